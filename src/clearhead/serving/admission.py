@@ -103,13 +103,13 @@ class Admission:
             if not self._of_clients[client]:
                 del self._of_clients[client]
 
-    async def run(self, job: Job, function: Callable[[], T], is_gone: Callable[[], Awaitable[object]]) -> T:
+    async def run(self, job: Job, function: Callable[[], T], disconnected: Callable[[], Awaitable[object]]) -> T:
         """Run a function in a thread and return its result; cancel it if the client disconnects.
 
         Args:
             job: The admitted request.
             function: The work; it ends early when the job is cancelled.
-            is_gone: Completes when the client has disconnected.
+            disconnected: Completes when the client has disconnected.
 
         Raises:
             ClientGone: If the client has disconnected; the work has ended by then, or it is left to end by itself.
@@ -128,7 +128,7 @@ class Admission:
                 self._metrics.stages.labels("work").observe(time.monotonic() - begin)
 
         done = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        gone = asyncio.ensure_future(is_gone())
+        gone = asyncio.ensure_future(disconnected())
         broken_off: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._broken_off.append(broken_off)
         try:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
+from clearhead.config import ServeConfig
+from clearhead.serving.batched_search import Job
 from clearhead.serving.event_stream import EventStream, events, text_events, unchanged_events
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.model_choice import (
@@ -19,10 +22,17 @@ from clearhead.serving.model_choice import (
     choose,
     choose_each,
     groups,
-    noted_models,
+    model_log_fields,
     translate_each,
 )
-from clearhead.serving.request_fields import client_of, given_terms, require_few, wait_until_gone
+from clearhead.serving.requests import (
+    ServiceDep,
+    client_of,
+    given_terms,
+    require_within_limits,
+    run_admitted,
+    wait_for_disconnect,
+)
 from clearhead.serving.schemas import (
     REFUSALS,
     Explained,
@@ -37,167 +47,214 @@ from clearhead.serving.schemas import (
 from clearhead.serving.service import Service
 from clearhead.serving.text_translation import translate_html, translate_texts
 from clearhead.translation.result import Translation, translation_object
-from clearhead.translation.translator import Translator
+
+router = APIRouter(responses=REFUSALS)
 
 
-def native_router(service: Service) -> APIRouter:
-    """Return the router with clearhead's own endpoints."""
-    router = APIRouter(responses=REFUSALS)
+async def _client_of_header(request: Request, service: ServiceDep) -> str:
+    return client_of(request, service.keys)
 
-    async def client_of_key(request: Request) -> str:
-        return client_of(request, service.keys)
 
-    known_client = Depends(client_of_key)  # before the body is validated
+ClientDep = Annotated[str, Depends(_client_of_header)]
+"""The client of a request, which is known before the body is validated."""
 
-    @router.get("/livez", response_model=Health, tags=["operation"])
-    async def alive() -> Any:
-        """Liveness check: the process is running, but not necessarily ready."""
-        return {"status": "ok"}
 
-    @router.get("/readyz", response_model=Health, tags=["operation"])
-    async def readiness() -> Any:
-        """Readiness check: all models are loaded and verified, and requests are served."""
-        service.require_ready()
-        return {"status": "ok"}
+@router.get("/livez", response_model=Health, tags=["operation"])
+async def alive() -> Any:
+    """Liveness check: the process is running, but not necessarily ready."""
+    return {"status": "ok"}
 
-    @router.get("/v1/models", response_model=ModelList, tags=["clearhead"])
-    async def models() -> Any:
-        """List the available models and term lists."""
-        return {
-            "models": [
-                {
-                    "name": model.name,
-                    "sources": model.sources,
-                    "targets": model.targets,
-                    "parameters": model.translator.bundle.weights.num_parameters(),
-                }
-                for model in service.models.served.values()
-            ],
-            "terms": [{"name": name, "size": size} for name, size in service.resources.sizes().items()],
-            "default_terms": service.resources.default_terms(service.models),
-        }
 
-    two_kinds: dict[int | str, dict[str, Any]] = {
-        200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of events."}
+@router.get("/readyz", response_model=Health, tags=["operation"])
+async def readiness(service: ServiceDep) -> Any:
+    """Readiness check: all models are loaded and verified, and requests are served."""
+    service.require_ready()
+    return {"status": "ok"}
+
+
+@router.get("/v1/models", response_model=ModelList, tags=["clearhead"])
+async def models(service: ServiceDep) -> Any:
+    """List the available models and term lists."""
+    return {
+        "models": [
+            {
+                "name": model.name,
+                "sources": model.sources,
+                "targets": model.targets,
+                "parameters": model.translator.bundle.weights.num_parameters(),
+            }
+            for model in service.models.served.values()
+        ],
+        "terms": [{"name": name, "size": size} for name, size in service.resources.sizes().items()],
+        "default_terms": service.resources.default_terms(service.models),
     }
 
-    @router.post("/v1/translate", response_model=Translations, responses=two_kinds, tags=["clearhead"])
-    async def translate(body: TranslateRequest, request: Request, client: str = known_client) -> Response:
-        """Translate texts; each result has the fields of `clearhead translate --format jsonl`."""
-        texts = [body.text] if isinstance(body.text, str) else body.text
-        require_few(texts, service.config)
-        most = service.config.max_alternatives + 1
-        if max(body.num_best, body.beam_size or 1) > most:
-            raise bad_request(f"num_best and beam_size must be at most {most}")
-        if body.format == "html" and (body.num_best > 1 or body.alignments or body.stream):
-            raise bad_request("num_best, alignments and stream are for the format text")
-        noted, config, is_gone = request.state.noted, service.config, partial(wait_until_gone, request)
-        noted |= {"texts": len(texts), "characters": sum(map(len, texts))}
 
-        def chosen() -> list[TextChoice]:
-            found = choose_each(service.models, texts, body.source, body.target, body.model)
-            noted.update(noted_models(found))
-            return found
+_JSON_OR_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "The translations, or a stream of events."}
+}
 
-        def how(choice: Choice) -> dict[str, Any]:
-            uses_memory = _uses_memory(service, choice, body)
-            memory = service.memory(choice, job, body.fuzzy) if uses_memory else None
-            return {**_settings(service, choice, body), "memory": memory}
 
-        best: dict[str, Any] = {"num_best": body.num_best, "alignments": body.alignments, "quality": body.quality}
+@router.post("/v1/translate", response_model=Translations, responses=_JSON_OR_EVENTS, tags=["clearhead"])
+async def translate(body: TranslateRequest, request: Request, service: ServiceDep, client: ClientDep) -> Response:
+    """Translate texts; each result has the fields of `clearhead translate --format jsonl`."""
+    config, admission = service.config, service.admission
+    _require_valid(body, config)
+    log_fields = request.state.log_fields
+    log_fields |= {"texts": len(body.texts), "characters": sum(map(len, body.texts))}
+    disconnected = partial(wait_for_disconnect, request)
+    with ExitStack() as entered:
+        admitted = admission.admitted(client, config.request_seconds, config.max_request_tokens)
+        job = entered.enter_context(admitted)
+        work = _TranslateWork(service, job, body, log_fields)
+        if not body.stream:
+            return JSONResponse(await admission.run(job, work.response, disconnected))
+        chosen, parts = await admission.run(job, work.event_data, disconnected)
+        content = events(admission, job, parts, disconnected, done=_common_fields(chosen, body.target))
+        return EventStream(content, entered.pop_all(), job.deadline + config.answer_seconds)
 
-        def translated(choice: Choice, own: list[str]) -> list[Translation]:
-            translator, settings = service.translator(choice, job), how(choice)
-            if body.format == "html":
-                return [translate_html(translator, text, scores=True, quality=body.quality, **settings) for text in own]
-            return translate_texts(translator, own, **best, **settings)
 
-        def work() -> dict[str, Any]:
-            found = chosen()
-            with service.prepared(job, texts):
-                made = translate_each(found, texts, translated)
-            objects = [{**translation_object(one), **_of_text(of)} for one, of in zip(made, found, strict=True)]
-            return {**_said(found, body.target), "translations": objects}
+@router.post("/v1/score", response_model=Scores, tags=["clearhead"])
+async def score(body: ScoreRequest, request: Request, service: ServiceDep, client: ClientDep) -> Any:
+    """Score given translations by their log-probability, as `clearhead score` does."""
+    require_within_limits([*body.texts, *body.translations], service.config)
+    choice = _one_model(service, body.texts, body)
+    request.state.log_fields |= {"model": choice.model.name, "texts": len(body.texts)}
+    scores = await run_admitted(request, service, client, partial(_scores, service, choice, body))
+    return {"model": choice.model.name, "scores": scores}
 
-        def planned() -> tuple[list[TextChoice], list[tuple[list[int], Translator, dict[str, Any]]]]:
-            found = chosen()
-            return found, [(places, service.translator(choice, job), how(choice)) for choice, places in groups(found)]
 
-        with ExitStack() as entered:
-            admitted = service.admission.admitted(client, config.request_seconds, config.max_request_tokens)
-            job = entered.enter_context(admitted)
-            if not body.stream:
-                return JSONResponse(await service.admission.run(job, work, is_gone))
-            found, plan = await service.admission.run(job, planned, is_gone)
-            kept = {place: texts[place] for place, one in enumerate(found) if one.choice is None}
-            parts = [unchanged_events(kept)] if kept else []
-            for places, translator, settings in plan:
-                parts.append(text_events(translator, {place: texts[place] for place in places}, **best, **settings))
+@router.post("/v1/explain", response_model=Explained, tags=["clearhead"])
+async def explanation(body: ExplainRequest, request: Request, service: ServiceDep, client: ClientDep) -> Response:
+    """Explain the translation of a sentence: attention weights of each head, and probabilities of each step."""
+    require_within_limits([body.text, body.translation or ""], service.config)
+    choice = _one_model(service, [body.text], body)
+    request.state.log_fields |= {"model": choice.model.name, "characters": len(body.text)}
+    found = await run_admitted(request, service, client, partial(_explanation, service, choice, body))
+    return JSONResponse({"model": choice.model.name, "explanation": found})
 
-            def translated_in_parts() -> Iterator[list[dict[str, Any]]]:
-                groups = chain(*parts)
-                while True:
-                    with service.prepared(job, texts):  # given back while the client reads, which may be slow
-                        group = next(groups, None)
-                    if group is None:
-                        return
-                    yield [{**data, **_of_text(found[data["index"]])} for data in group]
 
-            sent = events(service.admission, job, translated_in_parts(), is_gone, said=_said(found, body.target))
-            return EventStream(sent, entered.pop_all(), job.deadline + config.answer_seconds)
+def _require_valid(body: TranslateRequest, config: ServeConfig) -> None:
+    """Raise `HTTPError` for options beyond the limits, or that cannot be combined.
 
-    @router.post("/v1/score", response_model=Scores, tags=["clearhead"])
-    async def score(body: ScoreRequest, request: Request, client: str = known_client) -> Any:
-        """Score given translations by their log-probability, as `clearhead score` does."""
-        require_few([*body.texts, *body.translations], service.config)
-        choice = _one_model(service, body.texts, body)
-        request.state.noted |= {"model": choice.model.name, "texts": len(body.texts)}
+    Raises:
+        HTTPError: If there are any.
+    """
+    require_within_limits(body.texts, config)
+    most = config.max_alternatives + 1
+    if max(body.num_best, body.beam_size or 1) > most:
+        raise bad_request(f"num_best and beam_size must be at most {most}")
+    if body.format == "html" and (body.num_best > 1 or body.alignments or body.stream):
+        raise bad_request("num_best, alignments and stream are for the format text")
 
-        def work() -> list[float]:
-            translator = service.translator(choice, job)
-            with service.unshared(job):
-                parts = translator.pair_encoder.split_sources(body.texts, choice.settings["target_lang"])
-                if len(body.texts) == len(body.translations):  # otherwise `Translator.score` below raises the error
-                    ids = translator.pair_encoder.encode(
-                        parts, body.translations, translator.decode_config(choice.settings)
-                    )
-                    job.spend(sum(len(one) for side in ids for one in side))
-                return translator.score(body.texts, body.translations, **choice.settings)
 
-        with service.admission.admitted(
-            client, service.config.request_seconds, service.config.max_request_tokens
-        ) as job:
-            scores = await service.admission.run(job, work, partial(wait_until_gone, request))
-        return {"model": choice.model.name, "scores": scores}
+@dataclass(frozen=True, slots=True)
+class _TranslateWork:
+    """The work of an admitted translation request, in a thread."""
 
-    @router.post("/v1/explain", response_model=Explained, tags=["clearhead"])
-    async def explanation(body: ExplainRequest, request: Request, client: str = known_client) -> Response:
-        """Explain the translation of a sentence: attention weights of each head, and probabilities of each step."""
-        require_few([body.text, body.translation or ""], service.config)
-        choice = _one_model(service, [body.text], body)
-        request.state.noted |= {"model": choice.model.name, "characters": len(body.text)}
+    service: Service
+    job: Job
+    body: TranslateRequest
+    log_fields: dict[str, Any]
 
-        def work() -> dict[str, Any]:
-            from clearhead.inspection.explain import explain
+    def response(self) -> dict[str, Any]:
+        """Translate the texts, and return the response."""
+        chosen = self._choose()
+        with self.service.prepared(self.job, self.body.texts):
+            found = translate_each(chosen, self.body.texts, self._translate)
+        objects = [{**translation_object(one), **_detection_fields(of)} for one, of in zip(found, chosen, strict=True)]
+        return {**_common_fields(chosen, self.body.target), "translations": objects}
 
-            translator = service.translator(choice, job)
-            parts = translator.pair_encoder.split_sources([body.text], choice.settings["target_lang"])
-            sides = translator.pair_encoder.encode(
-                parts, [body.translation or ""], translator.decode_config(choice.settings)
-            )
-            most = service.config.max_explain_tokens
-            if (longest := max(len(one) for side in sides for one in side)) > most:
-                raise bad_request(f"a side has {longest} tokens, and at most {most} are explained; split it")
-            with service.unshared(job):
-                found = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
-                return {"model": choice.model.name, "explanation": found.to_dict(packed=body.packed)}
+    def event_data(self) -> tuple[list[TextChoice], Iterator[list[dict[str, Any]]]]:
+        """Return the choice for each text, and what translates the texts and yields the data of their events."""
+        chosen, texts = self._choose(), self.body.texts
+        parts = [unchanged_events({place: texts[place] for place, one in enumerate(chosen) if one.choice is None})]
+        for choice, places in groups(chosen):
+            options = {**self._result_options, **self._options(choice)}
+            translator = self.service.translator(choice, self.job)
+            parts.append(text_events(translator, {place: texts[place] for place in places}, **options))
+        return chosen, self._prepared(chosen, chain(*parts))
 
-        with service.admission.admitted(
-            client, service.config.request_seconds, service.config.max_request_tokens
-        ) as job:
-            return JSONResponse(await service.admission.run(job, work, partial(wait_until_gone, request)))
+    def _prepared(
+        self, chosen: Sequence[TextChoice], parts: Iterator[list[dict[str, Any]]]
+    ) -> Iterator[list[dict[str, Any]]]:
+        while True:
+            with self.service.prepared(self.job, self.body.texts):  # given back while the client reads, perhaps slowly
+                group = next(parts, None)
+            if group is None:
+                return
+            yield [{**data, **_detection_fields(chosen[data["index"]])} for data in group]
 
-    return router
+    def _choose(self) -> list[TextChoice]:
+        body = self.body
+        chosen = choose_each(self.service.models, body.texts, body.source, body.target, body.model)
+        self.log_fields.update(model_log_fields(chosen))
+        return chosen
+
+    def _translate(self, choice: Choice, texts: list[str]) -> list[Translation]:
+        translator, options = self.service.translator(choice, self.job), self._options(choice)
+        if self.body.format == "html":
+            options["quality"] = self.body.quality
+            return [translate_html(translator, text, scores=True, **options) for text in texts]
+        return translate_texts(translator, texts, **self._result_options, **options)
+
+    @property
+    def _result_options(self) -> dict[str, Any]:
+        """The request's options about what is returned, as keyword arguments of `Translator.translate`."""
+        return {"num_best": self.body.num_best, "alignments": self.body.alignments, "quality": self.body.quality}
+
+    def _options(self, choice: Choice) -> dict[str, Any]:
+        """Return the request's options about the search, as keyword arguments of `Translator.translate`.
+
+        Raises:
+            HTTPError: If there is no such list of terms, a term is invalid, or the memory cannot be used.
+        """
+        body, service = self.body, self.service
+        beam = body.beam_size or choice.model.translator.bundle.decode.beam_size
+        memory = service.memory(choice, self.job, body.fuzzy) if self._uses_memory(choice) else None
+        given = body.terms
+        terms = given_terms(given, service.config) if isinstance(given, list) else service.terms(choice, given)
+        options = {"beam_size": max(beam, body.num_best), "protect_numbers": body.protect_numbers}
+        return {**options, "terms": terms, "memory": memory, **choice.settings}
+
+    def _uses_memory(self, choice: Choice) -> bool:
+        """Return whether matches of the translation memory are reused.
+
+        Raises:
+            HTTPError: If the request demands the memory and it cannot be used.
+        """
+        has_memory, is_one = self.service.has_memory(choice), self.body.num_best == 1
+        if self.body.memory and not has_memory:
+            raise bad_request("there is no translation memory for these languages")
+        if self.body.memory and not is_one:
+            raise bad_request("what a translation memory has is one translation; ask for one (num_best)")
+        return has_memory and is_one and self.body.memory is not False
+
+
+def _scores(service: Service, choice: Choice, body: ScoreRequest, job: Job) -> list[float]:
+    translator = service.translator(choice, job)
+    with service.unshared(job):
+        parts = translator.pair_encoder.split_sources(body.texts, choice.settings["target_lang"])
+        if len(body.texts) == len(body.translations):  # otherwise `Translator.score` below raises the error
+            config = translator.decode_config(choice.settings)
+            ids = translator.pair_encoder.encode(parts, body.translations, config)
+            job.spend(sum(len(one) for side in ids for one in side))
+        return translator.score(body.texts, body.translations, **choice.settings)
+
+
+def _explanation(service: Service, choice: Choice, body: ExplainRequest, job: Job) -> dict[str, Any]:
+    from clearhead.inspection.explain import explain
+
+    translator = service.translator(choice, job)
+    parts = translator.pair_encoder.split_sources([body.text], choice.settings["target_lang"])
+    config = translator.decode_config(choice.settings)
+    sides = translator.pair_encoder.encode(parts, [body.translation or ""], config)
+    most = service.config.max_explain_tokens
+    if (longest := max(len(one) for side in sides for one in side)) > most:
+        raise bad_request(f"a side has {longest} tokens, and at most {most} are explained; split it")
+    with service.unshared(job):
+        found = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
+        return found.to_dict(packed=body.packed)
 
 
 def _one_model(service: Service, texts: Sequence[str], body: ScoreRequest | ExplainRequest) -> Choice:
@@ -213,38 +270,7 @@ def _one_model(service: Service, texts: Sequence[str], body: ScoreRequest | Expl
     return choice
 
 
-def _settings(service: Service, choice: Choice, body: TranslateRequest) -> dict[str, Any]:
-    """Return the request's options as keyword arguments of `Translator.translate`.
-
-    Raises:
-        HTTPError: If there is no such list of terms, or a term is invalid.
-    """
-    beam = body.beam_size or choice.model.translator.bundle.decode.beam_size
-    return {
-        "beam_size": max(beam, body.num_best),
-        "protect_numbers": body.protect_numbers,
-        "terms": given_terms(body.terms, service.config)
-        if isinstance(body.terms, list)
-        else service.terms(choice, body.terms),
-        **choice.settings,
-    }
-
-
-def _uses_memory(service: Service, choice: Choice, body: TranslateRequest) -> bool:
-    """Return whether matches of the translation memory are reused.
-
-    Raises:
-        HTTPError: If the request demands the memory and it cannot be used.
-    """
-    has_memory, is_one = service.has_memory(choice), body.num_best == 1
-    if body.memory and not has_memory:
-        raise bad_request("there is no translation memory for these languages")
-    if body.memory and not is_one:
-        raise bad_request("what a translation memory has is one translation; ask for one (num_best)")
-    return has_memory and is_one and body.memory is not False
-
-
-def _said(chosen: Sequence[TextChoice], target: str | None) -> dict[str, Any]:
+def _common_fields(chosen: Sequence[TextChoice], target: str | None) -> dict[str, Any]:
     """Return the fields about all texts: a model and languages only if they are the same for all."""
     choices = [choice for choice, _ in chosen]
     confidences = [detected.confidence for _, detected in chosen if detected is not None]
@@ -262,7 +288,7 @@ def _common(values: Iterable[str | None]) -> str | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _of_text(chosen: TextChoice) -> dict[str, Any]:
+def _detection_fields(chosen: TextChoice) -> dict[str, Any]:
     """Return the fields about one text, if its language was detected."""
     choice, detected = chosen
     if detected is None:

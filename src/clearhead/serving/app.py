@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
@@ -15,15 +15,64 @@ from starlette.types import ASGIApp
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.pages import style
 from clearhead.runtime.version import full_version
-from clearhead.serving.api import native_router
+from clearhead.serving import api, libretranslate_api
 from clearhead.serving.docs_page import description_page
-from clearhead.serving.libretranslate_api import FILE_PATH, KEY_FIELD_PATHS, libre_router
 from clearhead.serving.metrics import CONTENT_TYPE
 from clearhead.serving.middleware import Endpoints, OutermostMiddleware
+from clearhead.serving.requests import ServiceDep
 from clearhead.serving.service import Service
 from clearhead.serving.web_page import page_router
 
 _PAGE_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+
+_router = APIRouter()
+
+
+@_router.get("/metrics", tags=["operation"], response_class=PlainTextResponse)
+async def metrics(service: ServiceDep) -> Response:
+    """Return metrics in the text format of Prometheus."""
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+
+
+@_router.get("/docs", include_in_schema=False)
+async def description(request: Request) -> Response:
+    """Return the page about the API."""
+    return HTMLResponse(description_page(request.app.openapi()), headers={"content-security-policy": _PAGE_POLICY})
+
+
+@_router.get("/docs/style.css", include_in_schema=False)
+async def style_sheet() -> Response:
+    """Return the style of the page about the API."""
+    return Response(style(), media_type="text/css")
+
+
+async def _raise(request: Request, error: Exception) -> Response:
+    raise error  # a refusal or a bug of ours: the outermost middleware answers and logs it
+
+
+async def _failed(request: Request, error: ClearheadError) -> Response:
+    is_theirs = isinstance(error, ConfigError | DataError)
+    if not is_theirs:
+        request.state.log_fields["error"] = type(error).__name__
+    return JSONResponse({"error": str(error)}, 400 if is_theirs else 500)
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
+    problems = (f"{'.'.join(map(str, one['loc'][1:]))[:80] or 'the body'}: {one['msg']}" for one in error.errors()[:5])
+    return JSONResponse({"error": "; ".join(problems)}, 400)
+
+
+async def _refused(request: Request, error: HTTPException) -> Response:
+    return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+
+_ERROR_HANDLERS: dict[Any, Any] = {
+    Exception: _raise,
+    ClearheadError: _failed,
+    RequestValidationError: _invalid,
+    HTTPException: _refused,
+}
 
 
 def make_app(service: Service, *, cors_origins: Sequence[str] = (), hosts: Sequence[str] = ()) -> ASGIApp:
@@ -34,54 +83,19 @@ def make_app(service: Service, *, cors_origins: Sequence[str] = (), hosts: Seque
         cors_origins: Origins of other web pages that may call the API, such as `https://example.org`; `*` allows all.
         hosts: Names under which the server is asked; empty allows all.
     """
-    app = FastAPI(title="clearhead", version=full_version(), docs_url=None, redoc_url=None)
-    app.include_router(native_router(service))
-    app.include_router(libre_router(service))
-    app.include_router(page_router(service))
-
-    @app.get("/metrics", tags=["operation"], response_class=PlainTextResponse)
-    async def metrics() -> Response:
-        """Return metrics in the text format of Prometheus."""
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
-
-    @app.get("/docs", include_in_schema=False)
-    async def description() -> Response:
-        page = description_page(app.openapi())
-        return HTMLResponse(page, headers={"content-security-policy": _PAGE_POLICY})
-
-    @app.get("/docs/style.css", include_in_schema=False)
-    async def style_sheet() -> Response:
-        return Response(style(), media_type="text/css")
-
-    @app.exception_handler(Exception)
-    async def unanswered(request: Request, error: Exception) -> Response:
-        raise error  # a refusal or a bug of ours: the outermost middleware answers and logs it
-
-    @app.exception_handler(ClearheadError)
-    async def failed(request: Request, error: ClearheadError) -> Response:
-        is_theirs = isinstance(error, ConfigError | DataError)
-        if not is_theirs:
-            request.state.noted["error"] = type(error).__name__
-        return JSONResponse({"error": str(error)}, 400 if is_theirs else 500)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        problems = (
-            f"{'.'.join(map(str, one['loc'][1:]))[:80] or 'the body'}: {one['msg']}" for one in error.errors()[:5]
-        )
-        return JSONResponse({"error": "; ".join(problems)}, 400)
-
-    @app.exception_handler(HTTPException)
-    async def other(request: Request, error: HTTPException) -> Response:
-        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
-
+    app = FastAPI(
+        title="clearhead", version=full_version(), docs_url=None, redoc_url=None, exception_handlers=_ERROR_HANDLERS
+    )
+    app.state.service = service
+    for router in (api.router, libretranslate_api.router, page_router(service), _router):
+        app.include_router(router)
     app.openapi = _without_422(app)  # type: ignore[method-assign]
     paths = [path.split("{")[0] for path in app.openapi()["paths"]]
     endpoints = Endpoints(
         paths=frozenset([*paths, "/", "/inside", "/page/", "/docs", "/docs/style.css", "/openapi.json"]),
         probes=frozenset({"/livez", "/readyz", "/health", "/metrics"}),
-        with_key_field=frozenset(KEY_FIELD_PATHS),
-        with_files=frozenset({FILE_PATH}),
+        with_key_field=libretranslate_api.KEY_FIELD_PATHS,
+        with_files=frozenset({libretranslate_api.FILE_PATH}),
     )
     outermost = OutermostMiddleware(
         app,

@@ -49,27 +49,27 @@ class EventStream(StreamingResponse):
 
 
 async def events(
-    work: Admission,
+    admission: Admission,
     job: Job,
     groups: Iterator[list[dict[str, Any]]],
-    is_gone: Callable[[], Awaitable[object]],
+    disconnected: Callable[[], Awaitable[object]],
     *,
-    said: Mapping[str, Any],
+    done: Mapping[str, Any],
 ) -> AsyncIterator[str]:
     """Yield a `translation` event for every part of the texts as soon as it is translated; then `done`, or `error`.
 
     Args:
-        work: Runs the translation in a thread.
+        admission: Runs the translation in a thread.
         job: The admitted request.
         groups: Translates; yields the data of events, from `text_events`.
-        is_gone: Completes when the client has disconnected; the remaining parts are then not translated.
-        said: Data of the `done` event.
+        disconnected: Completes when the client has disconnected; the remaining parts are then not translated.
+        done: Data of the `done` event.
 
     Raises:
         ClientGone: If the client has disconnected.
     """
     try:
-        while group := await work.run(job, partial(next, groups, None), is_gone):
+        while group := await admission.run(job, partial(next, groups, None), disconnected):
             for data in group:
                 yield _event("translation", data)
     except HTTPError as refusal:
@@ -77,7 +77,7 @@ async def events(
     except ClearheadError as error:
         yield _event("error", {"error": str(error), "status": 400})
     else:
-        yield _event("done", said)
+        yield _event("done", done)
 
 
 def text_events(translator: Translator, texts: Mapping[int, str], **how: Any) -> Iterator[list[dict[str, Any]]]:

@@ -7,7 +7,8 @@ another type is refused instead of causing a 500.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -30,10 +31,10 @@ from clearhead.serving.model_choice import (
     choose,
     choose_each,
     detectable,
-    noted_models,
+    model_log_fields,
     translate_each,
 )
-from clearhead.serving.request_fields import client_of, read_fields, require_few, wait_until_gone
+from clearhead.serving.requests import ServiceDep, client_of, read_fields, require_within_limits, run_admitted
 from clearhead.serving.schemas import (
     REFUSALS,
     DetectFields,
@@ -55,11 +56,11 @@ from clearhead.translation.result import Translation
 from clearhead.translation.review_page import TranslationReport
 
 FILE_PATH = "/translate_file"
-KEY_FIELD_PATHS = ("/translate", "/detect", FILE_PATH)
+KEY_FIELD_PATHS = frozenset({"/translate", "/detect", FILE_PATH})
 """Paths whose requests may have their API key in the field `api_key`."""
 FRONTEND_TIMEOUT = 500
 """Milliseconds that a page waits after a keystroke before it sends a request."""
-TOKENS_OF_A_FILE = 10
+FILE_TOKENS_FACTOR = 10
 """Factor of the token limit for files, relative to other requests."""
 MARKDOWN_BYTES = 5
 """Bytes of Markdown read per allowed character: nearly all of Markdown is translated, and parsing 1 MB takes 15 s."""
@@ -70,160 +71,147 @@ _REPORT_POLICY = (
 """Content security policy of a report, which is one file: its own style, and nothing else."""
 
 
-def libre_router(service: Service) -> APIRouter:
-    """Return the router with LibreTranslate's endpoints."""
-    router = APIRouter(tags=["LibreTranslate"], responses=REFUSALS)
+router = APIRouter(tags=["LibreTranslate"], responses=REFUSALS)
 
-    @router.get("/languages", response_model=list[Language])
-    async def languages() -> Any:
-        """List the supported languages with their target languages."""
-        targets = service.models.languages()
-        return [
-            {"code": code, "name": english_name(code) or code, "targets": targets.get(code, [])}
-            for code in service.models.all_languages()
-        ]
 
-    @router.get("/frontend/settings", response_model=FrontendSettings)
-    async def frontend_settings() -> Any:
-        """Return the settings for a web page that uses this API."""
-        target = next(iter(t for targets in service.models.languages().values() for t in targets), "")
-        return {
-            "charLimit": service.config.max_characters,
-            "frontendTimeout": FRONTEND_TIMEOUT,
-            "apiKeys": service.keys.are_required,
-            "keyRequired": service.keys.are_required,
-            "suggestions": False,
-            "filesTranslation": service.takes_files,
-            "supportedFilesFormat": list(EXTENSIONS),
-            "language": {
-                "source": {"code": AUTO, "name": "Auto Detect"},
-                "target": {"code": target, "name": english_name(target) or target},
-            },
-        }
+@router.get("/languages", response_model=list[Language])
+async def languages(service: ServiceDep) -> Any:
+    """List the supported languages with their target languages."""
+    targets = service.models.languages()
+    return [
+        {"code": code, "name": english_name(code) or code, "targets": targets.get(code, [])}
+        for code in service.models.all_languages()
+    ]
 
-    @router.get("/spec", response_model=dict[str, Any])
-    async def spec(request: Request) -> Any:
-        """Return the OpenAPI document of these endpoints, at the path that LibreTranslate uses."""
-        document = request.app.openapi()
-        own = {route.path for route in router.routes if isinstance(route, APIRoute)}
-        return {**document, "paths": {path: said for path, said in document["paths"].items() if path in own}}
 
-    @router.get("/health", response_model=Health)
-    async def health() -> Any:
-        """Health check: 503 while models are being loaded and during shutdown."""
-        service.require_ready()
-        return {"status": "ok"}
+@router.get("/frontend/settings", response_model=FrontendSettings)
+async def frontend_settings(service: ServiceDep) -> Any:
+    """Return the settings for a web page that uses this API."""
+    target = next(iter(t for targets in service.models.languages().values() for t in targets), "")
+    return {
+        "charLimit": service.config.max_characters,
+        "frontendTimeout": FRONTEND_TIMEOUT,
+        "apiKeys": service.keys.are_required,
+        "keyRequired": service.keys.are_required,
+        "suggestions": False,
+        "filesTranslation": service.takes_files,
+        "supportedFilesFormat": list(EXTENSIONS),
+        "language": {
+            "source": {"code": AUTO, "name": "Auto Detect"},
+            "target": {"code": target, "name": english_name(target) or target},
+        },
+    }
 
-    @router.post(
-        "/detect", response_model=list[Detection] | list[list[Detection]], openapi_extra=described(DetectFields)
-    )
-    async def detect(request: Request) -> Any:
-        """Detect the language of a text: the possible languages, most likely first; of a list, those of each text."""
-        fields = await read_fields(request)
-        client = client_of(request, service.keys, fields)
-        texts = _texts(fields)
-        require_few(texts, service.config)
 
-        def work() -> list[list[dict[str, Any]]]:
-            known = detectable(service.models)
-            return [[_detected(*one) for one in language_detection.detect(text, known)] for text in texts]
+@router.get("/spec", response_model=dict[str, Any])
+async def spec(request: Request) -> Any:
+    """Return the OpenAPI document of these endpoints, at the path that LibreTranslate uses."""
+    document = request.app.openapi()
+    own = {route.path for route in router.routes if isinstance(route, APIRoute)}
+    return {**document, "paths": {path: operations for path, operations in document["paths"].items() if path in own}}
 
-        with service.admission.admitted(
-            client, service.config.request_seconds, service.config.max_request_tokens
-        ) as job:
-            found = await service.admission.run(job, work, partial(wait_until_gone, request))
-        return JSONResponse(found if isinstance(fields["q"], list) else found[0])
 
-    @router.post("/translate", response_model=TranslatedTexts, openapi_extra=described(TranslateFields))
-    async def translate(request: Request) -> Any:
-        """Translate a text or a list of texts; with `source` = `auto` the language of each text is detected."""
-        fields = await read_fields(request)
-        client = client_of(request, service.keys, fields)
-        texts, source, target = _texts(fields), _required(fields, "source"), _required(fields, "target")
-        num_alternatives = _alternatives(fields, service.config.max_alternatives)
-        require_few(texts, service.config)
-        form = fields.get("format") or "text"
-        if form not in ("text", "html"):
-            raise bad_request(f"{str(form)[:40]} format is not supported")
-        noted, config = request.state.noted, service.config
-        noted |= {"texts": len(texts), "characters": sum(map(len, texts))}
+@router.get("/health", response_model=Health)
+async def health(service: ServiceDep) -> Any:
+    """Health check: 503 while models are being loaded and during shutdown."""
+    service.require_ready()
+    return {"status": "ok"}
 
-        def work() -> tuple[list[TextChoice], list[Translation]]:
-            chosen = choose_each(service.models, texts, source, target)
-            noted.update(noted_models(chosen))
-            with service.prepared(job, texts):
-                found = translate_each(
-                    chosen, texts, lambda choice, own: _translated(service, job, choice, own, form, num_alternatives)
-                )
-            return chosen, found
 
-        with service.admission.admitted(client, config.request_seconds, config.max_request_tokens) as job:
-            chosen, found = await service.admission.run(job, work, partial(wait_until_gone, request))
-        answer: dict[str, Any] = {"translatedText": [one.text for one in found]}
-        if source == AUTO:
-            answer["detectedLanguage"] = [_detected(*one.detected) for one in chosen if one.detected is not None]
-        if num_alternatives:
-            answer["alternatives"] = [_others(one) for one in found]
-        if any(problems := [one.problems for one in found]):
-            answer["warnings"] = problems
-        if not isinstance(fields["q"], list):
-            answer = {name: of_texts[0] for name, of_texts in answer.items()}
-        return JSONResponse(answer)
+@router.post("/detect", response_model=list[Detection] | list[list[Detection]], openapi_extra=described(DetectFields))
+async def detect(request: Request, service: ServiceDep) -> Any:
+    """Detect the language of a text: the possible languages, most likely first; of a list, those of each text."""
+    fields = await read_fields(request)
+    client = client_of(request, service.keys, fields)
+    texts = _texts(fields)
+    require_within_limits(texts, service.config)
 
-    @router.post(FILE_PATH, response_model=DownloadUrl, openapi_extra=described(FileFields, "multipart/form-data"))
-    async def translate_file(request: Request) -> Any:
-        """Translate a file; the response has URLs of the translation and of a report, which exist for a limited time.
+    def work(_: Job) -> list[list[dict[str, Any]]]:
+        known = detectable(service.models)
+        return [[_detected(*one) for one in language_detection.detect(text, known)] for text in texts]
 
-        A file that is already in the target language comes back unchanged.
-        """
-        fields = await read_fields(request)
-        client = client_of(request, service.keys, fields)
-        file, source, target = fields.get("file"), _required(fields, "source"), _required(fields, "target")
-        if not service.takes_files:
-            raise HTTPError(HTTPStatus.FORBIDDEN, "Files translation are disabled on this server.")
-        if not isinstance(file, FormFile):
-            raise bad_request("Invalid request: missing file parameter")
-        if not file.name:
-            raise bad_request("Invalid request: empty file")
-        name, data = safe_name(file.name), file.data
-        refuse_foreign_extension(name)
-        options = file_options(name, fields.get("columns"), fields.get("keys"))
-        request.state.noted["bytes"] = len(data)
-        service.models  # noqa: B018 - raises before any work if no models are loaded
-        config = service.config
-        with service.admission.admitted(
-            client, config.file_seconds, TOKENS_OF_A_FILE * config.max_request_tokens
-        ) as job:
-            work = partial(_translated_file, service, job, name, data, source, target, options)
-            kept, report = await service.admission.run(job, work, partial(wait_until_gone, request))
-        return {
-            "translatedFileUrl": str(request.url_for("download_file", filename=kept)),
-            "reportUrl": str(request.url_for("file_report", filename=kept)),
-            "segments": report.num_segments,
-            "toCheck": report.num_flagged,
-        }
+    found = await run_admitted(request, service, client, work)
+    return JSONResponse(found if isinstance(fields["q"], list) else found[0])
 
-    @router.get("/download_file/{filename}", response_class=Response, responses={200: {"description": "The file."}})
-    async def download_file(filename: str) -> Response:
-        """Download a translated file.
 
-        No key is asked for, since a link in a browser cannot send one: the name itself is the permission. It has 128
-        random bits, and only the answer to the translation contains it.
-        """
-        data = service.files.get(filename)
-        own = filename.partition(".")[2]
-        headers = {"content-disposition": f'attachment; filename="{own}"'}
-        return Response(data, media_type="application/octet-stream", headers=headers)
+@router.post("/translate", response_model=TranslatedTexts, openapi_extra=described(TranslateFields))
+async def translate(request: Request, service: ServiceDep) -> Any:
+    """Translate a text or a list of texts; with `source` = `auto` the language of each text is detected."""
+    fields = await read_fields(request)
+    client = client_of(request, service.keys, fields)
+    texts, source, target = _texts(fields), _required(fields, "source"), _required(fields, "target")
+    num_alternatives = _alternatives(fields, service.config.max_alternatives)
+    require_within_limits(texts, service.config)
+    form = fields.get("format") or "text"
+    if form not in ("text", "html"):
+        raise bad_request(f"{str(form)[:40]} format is not supported")
+    log_fields = request.state.log_fields
+    log_fields |= {"texts": len(texts), "characters": sum(map(len, texts))}
 
-    @router.get("/file_report/{filename}", response_class=Response, responses={200: {"description": "The page."}})
-    async def file_report(filename: str) -> Response:
-        """Show the report on a translated file: the translations to check first, as `clearhead translate --report`.
+    def work(job: Job) -> tuple[list[TextChoice], list[Translation]]:
+        chosen = choose_each(service.models, texts, source, target)
+        log_fields.update(model_log_fields(chosen))
+        with service.prepared(job, texts):
+            found = translate_each(
+                chosen, texts, lambda choice, own: _translate(service, job, choice, own, form, num_alternatives)
+            )
+        return chosen, found
 
-        As for the download of the file, the name is the permission, and no key is asked for.
-        """
-        return HTMLResponse(service.files.report(filename), headers={"content-security-policy": _REPORT_POLICY})
+    chosen, found = await run_admitted(request, service, client, work)
+    answer: dict[str, Any] = {"translatedText": [one.text for one in found]}
+    if source == AUTO:
+        answer["detectedLanguage"] = [_detected(*one.detected) for one in chosen if one.detected is not None]
+    if num_alternatives:
+        answer["alternatives"] = [_others(one) for one in found]
+    if any(problems := [one.problems for one in found]):
+        answer["warnings"] = problems
+    if not isinstance(fields["q"], list):
+        answer = {name: of_texts[0] for name, of_texts in answer.items()}
+    return JSONResponse(answer)
 
-    return router
+
+@router.post(FILE_PATH, response_model=DownloadUrl, openapi_extra=described(FileFields, "multipart/form-data"))
+async def translate_file(request: Request, service: ServiceDep) -> Any:
+    """Translate a file; the response has URLs of the translation and of a report, which exist for a limited time.
+
+    A file that is already in the target language comes back unchanged.
+    """
+    fields = await read_fields(request)
+    client = client_of(request, service.keys, fields)
+    upload = _upload(fields, takes_files=service.takes_files)
+    request.state.log_fields["bytes"] = len(upload.data)
+    service.models  # noqa: B018 - raises before any work if no models are loaded
+    config = service.config
+    limits = config.file_seconds, FILE_TOKENS_FACTOR * config.max_request_tokens
+    kept, report = await run_admitted(request, service, client, partial(_translate_file, service, upload), limits)
+    return {
+        "translatedFileUrl": str(request.url_for("download_file", filename=kept)),
+        "reportUrl": str(request.url_for("file_report", filename=kept)),
+        "segments": report.num_segments,
+        "toCheck": report.num_flagged,
+    }
+
+
+@router.get("/download_file/{filename}", response_class=Response, responses={200: {"description": "The file."}})
+async def download_file(filename: str, service: ServiceDep) -> Response:
+    """Download a translated file.
+
+    No key is asked for, since a link in a browser cannot send one: the name itself is the permission. It has 128
+    random bits, and only the answer to the translation contains it.
+    """
+    data = service.files.get(filename)
+    own = filename.partition(".")[2]
+    headers = {"content-disposition": f'attachment; filename="{own}"'}
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+@router.get("/file_report/{filename}", response_class=Response, responses={200: {"description": "The page."}})
+async def file_report(filename: str, service: ServiceDep) -> Response:
+    """Show the report on a translated file: the translations to check first, as `clearhead translate --report`.
+
+    As for the download of the file, the name is the permission, and no key is asked for.
+    """
+    return HTMLResponse(service.files.report(filename), headers={"content-security-policy": _REPORT_POLICY})
 
 
 def _required(fields: dict[str, Any], name: str) -> str:
@@ -263,7 +251,7 @@ def _detected(code: str, confidence: float) -> dict[str, Any]:
     return {"confidence": round(confidence, 2), "language": code}
 
 
-def _translated(
+def _translate(
     service: Service, job: Job, choice: Choice, texts: Sequence[str], form: str, num_alternatives: int
 ) -> list[Translation]:
     """Return the translation of each text, with its alternatives."""
@@ -275,42 +263,64 @@ def _translated(
         return [translate_html(translator, text, **known) for text in texts]
     num_best = num_alternatives + 1
     beam = max(num_best, translator.bundle.decode.beam_size) if num_alternatives else None
-    how: dict[str, Any] = {"scores": num_best > 1, "one_line": True, "beam_size": beam, **known}
-    return translate_texts(translator, texts, num_best=num_best, **how)
+    options: dict[str, Any] = {"scores": num_best > 1, "one_line": True, "beam_size": beam, **known}
+    return translate_texts(translator, texts, num_best=num_best, **options)
 
 
 def _others(one: Translation) -> list[str]:
     return [other.text for other in one.alternatives if other.text != one.text]
 
 
-def _translated_file(
-    service: Service, job: Job, name: str, data: bytes, source: str, target: str, options: Mapping[str, Any]
-) -> tuple[str, TranslationReport]:
+@dataclass(frozen=True, slots=True)
+class _Upload:
+    """A file to translate."""
+
+    name: str
+    """As `safe_name` returns it."""
+    data: bytes
+    source: str
+    target: str
+    options: dict[str, Any]
+    """Options of its format, from `file_options`."""
+
+
+def _upload(fields: dict[str, Any], *, takes_files: bool) -> _Upload:
+    """Return the file of a request.
+
+    Raises:
+        HTTPError: If a field is missing or invalid, or no files are translated.
+    """
+    file, source, target = fields.get("file"), _required(fields, "source"), _required(fields, "target")
+    if not takes_files:
+        raise HTTPError(HTTPStatus.FORBIDDEN, "Files translation are disabled on this server.")
+    if not isinstance(file, FormFile):
+        raise bad_request("Invalid request: missing file parameter")
+    if not file.name:
+        raise bad_request("Invalid request: empty file")
+    name = safe_name(file.name)
+    refuse_foreign_extension(name)
+    options = file_options(name, fields.get("columns"), fields.get("keys"))
+    return _Upload(name, file.data, source, target, options)
+
+
+def _translate_file(service: Service, upload: _Upload, job: Job) -> tuple[str, TranslationReport]:
     """Translate a file and store the result; return its download name, and the report on it."""
-    report = TranslationReport()
-    is_same = source != AUTO and choose(service.models, [], source, target).choice is None
+    name, report = upload.name, TranslationReport()
+    is_same = upload.source != AUTO and choose(service.models, [], upload.source, upload.target).choice is None
     filled = None
     if not is_same:
-        with service.file_memory.taken(memory_of(name, len(data)), job.require_time):
-            filled = _filled(service, job, name, data, source, target, options, report)
+        with service.file_memory.taken(memory_of(name, len(upload.data)), job.require_time):
+            filled = _filled(service, upload, job, report)
     if filled is None:
         report.add_file(f"{name}: already in the target language, unchanged")
     stem, dot, extension = split_name(name)
-    own = safe_name(f"{stem}_{target}{dot}{extension}")
-    return service.files.add(job.client, own, data if filled is None else filled, report.page(name)), report
+    own = safe_name(f"{stem}_{upload.target}{dot}{extension}")
+    return service.files.add(job.client, own, upload.data if filled is None else filled, report.page(name)), report
 
 
-def _filled(
-    service: Service,
-    job: Job,
-    name: str,
-    data: bytes,
-    source: str,
-    target: str,
-    options: Mapping[str, Any],
-    report: TranslationReport,
-) -> bytes | None:
+def _filled(service: Service, upload: _Upload, job: Job, report: TranslationReport) -> bytes | None:
     """Return the translation of a file and report on it; None if it is detected to be in the target language."""
+    name, data, source, target = upload.name, upload.data, upload.source, upload.target
     limit = service.config.max_file_characters
     size = len(data)
     if name.lower().endswith((".md", ".markdown")) and size > MARKDOWN_BYTES * limit:
@@ -318,16 +328,15 @@ def _filled(
     is_packed = name.lower().endswith(".docx")
     if not is_packed and (size := max(data.count(b"\n"), data.count(b"\r"))) > limit:
         raise bad_request(f"Invalid request: request ({size} lines) exceeds text limit ({limit})")
-    read = {"from_lang": None if source == AUTO else source, "to_lang": target, **options}
+    read = {"from_lang": None if source == AUTO else source, "to_lang": target, **upload.options}
     with uploaded(name, data, service.files.directory, job.require_time, limit, **read) as document:
         only_missing = document.keeps_finished
         lines = lines_to_translate(document, only_missing=only_missing)
         choice, _ = choose(service.models, lines, source, target)
         if choice is None:
             return None
-        translator = service.translator(choice, job)
-        how: dict[str, Any] = {"name": name, "only_missing": only_missing, "quality": True, **choice.settings}
-        how |= {"terms": service.terms(choice), "memory": service.memory(choice, job)}
-        translated = translate_document(translator, document, **how)
+        options: dict[str, Any] = {"name": name, "only_missing": only_missing, "quality": True, **choice.settings}
+        options |= {"terms": service.terms(choice), "memory": service.memory(choice, job)}
+        translated = translate_document(service.translator(choice, job), document, **options)
         report.add_document(translated, name=name, remarks=document.remarks)
         return document.filled(fillings(translated))

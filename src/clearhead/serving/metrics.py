@@ -108,7 +108,7 @@ class Metrics:
         """Count a request for each of the models that it asked.
 
         Args:
-            models: Their names, as `noted_models` joins them.
+            models: Their names, as `model_log_fields` joins them.
             status: Status of the answer.
             seconds: From the headers to the end of the answer.
         """

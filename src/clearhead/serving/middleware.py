@@ -116,7 +116,7 @@ class OutermostMiddleware:
         begin, request_id = time.monotonic(), secrets.token_hex(8)
         answer = _Answer(send, self._admission, request_id)
         method = scope["method"]
-        scope.setdefault("state", {})["noted"] = noted = {}
+        scope.setdefault("state", {})["log_fields"] = log_fields = {}
         try:
             scope = _in_origin_form(scope)
             self._require_allowed(scope)
@@ -133,7 +133,7 @@ class OutermostMiddleware:
         except ClientGone:
             answer.status = CLIENT_GONE
         except Exception as error:  # a bug of ours; its message may contain a text, so only its type is logged
-            noted["error"] = f"{type(error).__name__} at {place_of(error)}"
+            log_fields["error"] = f"{type(error).__name__} at {place_of(error)}"
             if answer.is_begun:
                 raise
             await _response(_excuse(error, request_id))(scope, receive, answer)
@@ -150,12 +150,12 @@ class OutermostMiddleware:
                 "endpoint": endpoint,
                 "status": answer.status,
                 "seconds": round(seconds, 4),
-                **noted,
+                **log_fields,
             }
-            if "model" in noted:
-                self._metrics.answered_by(noted["model"], answer.status, seconds)
-            if "error" in noted or endpoint not in self._endpoints.probes:
-                log_event(logging.ERROR if "error" in noted else logging.INFO, **fields)
+            if "model" in log_fields:
+                self._metrics.answered_by(log_fields["model"], answer.status, seconds)
+            if "error" in log_fields or endpoint not in self._endpoints.probes:
+                log_event(logging.ERROR if "error" in log_fields else logging.INFO, **fields)
 
     def _require_allowed(self, scope: Scope) -> None:
         """Refuse requests under a name that is not this server's, and those of web pages that a user happens to open.

@@ -155,7 +155,7 @@ def translate_each(
     return [found[place] if place in found else unchanged(text) for place, text in enumerate(texts)]
 
 
-def noted_models(chosen: Sequence[TextChoice]) -> dict[str, str]:
+def model_log_fields(chosen: Sequence[TextChoice]) -> dict[str, str]:
     """Return the names of the models, as the field of the log; empty if there is none."""
     names = dict.fromkeys(choice.model.name for choice, _ in groups(chosen))
     return {"model": ", ".join(names)} if names else {}

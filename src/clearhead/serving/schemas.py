@@ -233,6 +233,11 @@ class TranslateRequest(_Chosen):
     """Whether to respond with server-sent events: a `translation` event for each sentence as soon as it is translated,
     or for each line that is translated as a whole."""
 
+    @property
+    def texts(self) -> list[str]:
+        """The texts as a list."""
+        return [self.text] if isinstance(self.text, str) else self.text
+
 
 class ScoreRequest(_Chosen):
     """A scoring request."""

@@ -144,8 +144,8 @@ def connect(server):
 @contextlib.contextmanager
 def serving_here(config):
     """Serve in a thread of this process, without models; yield the address."""
-    app = make_app(Service([], config, Keys({}), device="cpu"))
-    server = uvicorn.Server(ConnectionConfig(app, config))
+    service = Service([], config, Keys({}), device="cpu")
+    server = uvicorn.Server(ConnectionConfig(make_app(service), config))
     listener = bind("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: asyncio.run(server._serve([listener])))
     thread.start()
@@ -155,6 +155,7 @@ def serving_here(config):
         server.should_exit = True
         thread.join()
         listener.close()
+        service.close()
 
 
 def test_slow_request_headers_and_bodies_are_cut_off():
@@ -391,7 +392,7 @@ def never_translate():
         log_event(logging.INFO, event="waiting")
         threading.Event().wait()
 
-    libretranslate_api._translated = wait
+    libretranslate_api._translate = wait
 
 
 def test_a_request_that_is_stuck_does_not_keep_the_server_from_ending(start_server, models):

@@ -1,29 +1,41 @@
-"""Parsing and validation of requests: fields, text limits, terms, and the client."""
+"""Requests, as both APIs handle them: fields, text limits, terms, the client, and work in a thread."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
+from fastapi import Depends, Request
 
 from clearhead.config import ServeConfig
 from clearhead.errors import DataError
 from clearhead.files import parse_json
+from clearhead.serving.batched_search import Job
 from clearhead.serving.forms import MOST_FIELDS, MULTIPART, URLENCODED, parse_multipart, unreadable_form
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.keys import Keys
 from clearhead.serving.schemas import GivenTerm
+from clearhead.serving.service import Service
 from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation.terminology import Terms, term_of
+
+T = TypeVar("T")
 
 _INLINE_BYTES = 16_384
 """Size of a body up to which it is parsed at once; larger ones are parsed in a thread, one at a time."""
 _PARSER = ThreadPoolExecutor(1, thread_name_prefix="clearhead body")
+
+
+async def _service_of(request: Request) -> Service:
+    return request.app.state.service
+
+
+ServiceDep = Annotated[Service, Depends(_service_of)]
+"""The service, as a parameter of an endpoint."""
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
@@ -69,7 +81,7 @@ def _query_fields(query: str | bytes) -> list[tuple[str, str]]:
         raise unreadable_form() from None
 
 
-def require_few(texts: Sequence[str], config: ServeConfig) -> None:
+def require_within_limits(texts: Sequence[str], config: ServeConfig) -> None:
     """Raise `HTTPError` for more texts or characters than one request may have.
 
     Raises:
@@ -121,7 +133,28 @@ def client_of(request: Request, keys: Keys, fields: Mapping[str, Any] | None = N
     return keys.client((fields or {}).get("api_key"))
 
 
-async def wait_until_gone(request: Request) -> None:
+async def wait_for_disconnect(request: Request) -> None:
     """Return when the client has disconnected; the body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def run_admitted(
+    request: Request, service: Service, client: str, work: Callable[[Job], T], limits: tuple[float, int] | None = None
+) -> T:
+    """Admit a request, run its work in a thread, and return the result.
+
+    Args:
+        request: The request.
+        service: The service.
+        client: Its client, from `client_of`.
+        work: What to run for the admitted request.
+        limits: Its time in seconds and its tokens; `request_seconds` and `max_request_tokens` if not given.
+
+    Raises:
+        ClientGone: As `Admission.run`.
+        HTTPError: As `Admission.admitted` and `Admission.run`.
+    """
+    seconds, max_tokens = limits or (service.config.request_seconds, service.config.max_request_tokens)
+    with service.admission.admitted(client, seconds, max_tokens) as job:
+        return await service.admission.run(job, partial(work, job), partial(wait_for_disconnect, request))
