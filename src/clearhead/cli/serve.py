@@ -115,7 +115,7 @@ def serve(
     from clearhead.serving.keys import keys_in
     from clearhead.serving.log import log_to_stderr
     from clearhead.serving.models import model_sources
-    from clearhead.serving.search_process import SearchProcesses, can_search_apart
+    from clearhead.serving.search_process import SearchProcesses, can_use_search_process
     from clearhead.serving.server import bind
     from clearhead.serving.server import serve as run
     from clearhead.serving.service import Service
@@ -127,7 +127,7 @@ def serve(
         model_directory(source.path)  # refused before the port is taken
     resources = Resources(named_files(files.terms or [], "--terms"), named_files(files.memory or [], "--memory"))
     read = keys_in(files.keys)
-    is_apart = can_search_apart(resolve_device(device))
+    is_apart = can_use_search_process(resolve_device(device))
     log_to_stderr(with_libraries=True)  # in the process that searches as well
     processes = SearchProcesses(config.max_batch, config.max_searches) if is_apart else None
     if is_apart:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from clearhead.config import ServeConfig
 from clearhead.runtime.interruption import interrupted_by
 from clearhead.serving.batched_search import Job
-from clearhead.serving.http_errors import ClientGone, HTTPError, late, unavailable
+from clearhead.serving.http_errors import ClientDisconnected, HTTPError, timed_out, unavailable
 from clearhead.serving.metrics import Metrics
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Admission:
         self._threads = ThreadPoolExecutor(config.max_requests, thread_name_prefix="clearhead request")
         self._of_clients: Counter[str] = Counter()
         self._jobs: set[Job] = set()
-        self._broken_off: list[asyncio.Future[None]] = []
+        self._cancellations: list[asyncio.Future[None]] = []
         self.is_ending = False
         """Whether new requests are refused."""
 
@@ -112,7 +112,7 @@ class Admission:
             disconnected: Completes when the client has disconnected.
 
         Raises:
-            ClientGone: If the client has disconnected; the work has ended by then, or it is left to end by itself.
+            ClientDisconnected: If the client has disconnected; the work has ended, or is left to end by itself.
             HTTPError: If the time of the request is over, even if the work does not notice.
         """
         asked = time.monotonic()
@@ -129,24 +129,24 @@ class Admission:
 
         done = asyncio.get_running_loop().run_in_executor(self._threads, work)
         gone = asyncio.ensure_future(disconnected())
-        broken_off: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._broken_off.append(broken_off)
+        cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._cancellations.append(cancelled)
         try:
-            either: set[asyncio.Future[Any]] = {done, gone, broken_off}
+            either: set[asyncio.Future[Any]] = {done, gone, cancelled}
             left = max(0.0, job.deadline - asked) + SECONDS_TO_NOTICE
             await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not done.done() and gone.done():
                 self._metrics.cancelled.inc()
                 job.cancel()
                 await asyncio.wait({done}, timeout=SECONDS_TO_NOTICE)
-                raise ClientGone
+                raise ClientDisconnected
             if not done.done():
                 job.require_time()
-                raise late()
+                raise timed_out()
             return await done
         finally:
             gone.cancel()
-            self._broken_off.remove(broken_off)
+            self._cancellations.remove(cancelled)
             if not done.done():
                 job.cancel()
             # Where nothing awaits the result any more, asyncio would log an exception that is never retrieved.
@@ -156,7 +156,7 @@ class Admission:
         """Cancel all running requests; their clients are asked to retry, also where the work does not notice."""
         for job in list(self._jobs):
             job.cancel()
-        for request in list(self._broken_off):
+        for request in list(self._cancellations):
             loop = request.get_loop()
             loop.call_soon_threadsafe(loop.call_later, SECONDS_TO_NOTICE, _complete, request)
 

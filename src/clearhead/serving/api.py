@@ -14,14 +14,14 @@ from fastapi.responses import JSONResponse, Response
 
 from clearhead.config import ServeConfig
 from clearhead.serving.batched_search import Job
-from clearhead.serving.event_stream import EventStream, events, text_events, unchanged_events
+from clearhead.serving.event_stream import EventGroup, EventStream, events, text_events, unchanged_events
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.model_choice import (
     Choice,
     TextChoice,
     choose,
     choose_each,
-    groups,
+    group_by_choice,
     model_log_fields,
     translate_each,
 )
@@ -46,6 +46,7 @@ from clearhead.serving.schemas import (
 )
 from clearhead.serving.service import Service
 from clearhead.serving.text_translation import translate_html, translate_texts
+from clearhead.translation.memory import Lookup
 from clearhead.translation.result import Translation, translation_object
 
 router = APIRouter(responses=REFUSALS)
@@ -104,8 +105,7 @@ async def translate(body: TranslateRequest, request: Request, service: ServiceDe
     log_fields |= {"texts": len(body.texts), "characters": sum(map(len, body.texts))}
     disconnected = partial(wait_for_disconnect, request)
     with ExitStack() as entered:
-        admitted = admission.admitted(client, config.request_seconds, config.max_request_tokens)
-        job = entered.enter_context(admitted)
+        job = entered.enter_context(admission.admitted(client, config.request_seconds, config.max_request_tokens))
         work = _TranslateWork(service, job, body, log_fields)
         if not body.stream:
             return JSONResponse(await admission.run(job, work.response, disconnected))
@@ -165,19 +165,17 @@ class _TranslateWork:
         objects = [{**translation_object(one), **_detection_fields(of)} for one, of in zip(found, chosen, strict=True)]
         return {**_common_fields(chosen, self.body.target), "translations": objects}
 
-    def event_data(self) -> tuple[list[TextChoice], Iterator[list[dict[str, Any]]]]:
+    def event_data(self) -> tuple[list[TextChoice], Iterator[EventGroup]]:
         """Return the choice for each text, and what translates the texts and yields the data of their events."""
         chosen, texts = self._choose(), self.body.texts
         parts = [unchanged_events({place: texts[place] for place, one in enumerate(chosen) if one.choice is None})]
-        for choice, places in groups(chosen):
+        for choice, places in group_by_choice(chosen):
             options = {**self._result_options, **self._options(choice)}
             translator = self.service.translator(choice, self.job)
             parts.append(text_events(translator, {place: texts[place] for place in places}, **options))
         return chosen, self._prepared(chosen, chain(*parts))
 
-    def _prepared(
-        self, chosen: Sequence[TextChoice], parts: Iterator[list[dict[str, Any]]]
-    ) -> Iterator[list[dict[str, Any]]]:
+    def _prepared(self, chosen: Sequence[TextChoice], parts: Iterator[EventGroup]) -> Iterator[EventGroup]:
         while True:
             with self.service.prepared(self.job, self.body.texts):  # given back while the client reads, perhaps slowly
                 group = next(parts, None)
@@ -211,29 +209,29 @@ class _TranslateWork:
         """
         body, service = self.body, self.service
         beam = body.beam_size or choice.model.translator.bundle.decode.beam_size
-        memory = service.memory(choice, self.job, body.fuzzy) if self._uses_memory(choice) else None
+        memory = self._memory(choice)
         given = body.terms
         terms = given_terms(given, service.config) if isinstance(given, list) else service.terms(choice, given)
         options = {"beam_size": max(beam, body.num_best), "protect_numbers": body.protect_numbers}
         return {**options, "terms": terms, "memory": memory, **choice.settings}
 
-    def _uses_memory(self, choice: Choice) -> bool:
-        """Return whether matches of the translation memory are reused.
+    def _memory(self, choice: Choice) -> Lookup | None:
+        """Return the translation memory whose matches are reused, if any.
 
         Raises:
             HTTPError: If the request demands the memory and it cannot be used.
         """
-        has_memory, is_one = self.service.has_memory(choice), self.body.num_best == 1
-        if self.body.memory and not has_memory:
+        memory, is_one = self.service.memory(choice, self.job, self.body.fuzzy), self.body.num_best == 1
+        if self.body.memory and memory is None:
             raise bad_request("there is no translation memory for these languages")
         if self.body.memory and not is_one:
             raise bad_request("what a translation memory has is one translation; ask for one (num_best)")
-        return has_memory and is_one and self.body.memory is not False
+        return memory if is_one and self.body.memory is not False else None
 
 
 def _scores(service: Service, choice: Choice, body: ScoreRequest, job: Job) -> list[float]:
     translator = service.translator(choice, job)
-    with service.unshared(job):
+    with service.outside_batches(job):
         parts = translator.pair_encoder.split_sources(body.texts, choice.settings["target_lang"])
         if len(body.texts) == len(body.translations):  # otherwise `Translator.score` below raises the error
             config = translator.decode_config(choice.settings)
@@ -252,7 +250,7 @@ def _explanation(service: Service, choice: Choice, body: ExplainRequest, job: Jo
     most = service.config.max_explain_tokens
     if (longest := max(len(one) for side in sides for one in side)) > most:
         raise bad_request(f"a side has {longest} tokens, and at most {most} are explained; split it")
-    with service.unshared(job):
+    with service.outside_batches(job):
         found = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
         return found.to_dict(packed=body.packed)
 

@@ -97,16 +97,7 @@ def make_app(service: Service, *, cors_origins: Sequence[str] = (), hosts: Seque
         with_key_field=libretranslate_api.KEY_FIELD_PATHS,
         with_files=frozenset({libretranslate_api.FILE_PATH}),
     )
-    outermost = OutermostMiddleware(
-        app,
-        config=service.config,
-        metrics=service.metrics,
-        endpoints=endpoints,
-        admission=service.admission,
-        keys=service.keys,
-        hosts=hosts,
-        origins=cors_origins,
-    )
+    outermost = OutermostMiddleware(app, service, endpoints, hosts=hosts, origins=cors_origins)
     if not cors_origins:
         return outermost
     return CORSMiddleware(

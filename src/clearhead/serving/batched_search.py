@@ -14,8 +14,8 @@ from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptio
 from clearhead.decoding.beam_state import BEAMS_OF_TERMS
 from clearhead.decoding.rules import check_ids
 from clearhead.decoding.sentence import Sentence, sentences_of
-from clearhead.serving.batches import Batches
-from clearhead.serving.http_errors import HTTPError, late, unavailable
+from clearhead.serving.batches import Batches, Search
+from clearhead.serving.http_errors import HTTPError, timed_out, unavailable
 from clearhead.serving.search_process import SearchProcess
 from clearhead.translation.search import Decode
 
@@ -50,7 +50,7 @@ class Job:
         if self.is_cancelled:
             raise unavailable("the request was broken off")
         if time.monotonic() > self.deadline:
-            raise late()
+            raise timed_out()
 
     def spend(self, tokens: int) -> None:
         """Subtract tokens from the budget of the request.
@@ -102,7 +102,7 @@ class _Call:
                     break
 
 
-def _times_as_wide(sentence: Sentence, beam_size: int) -> int:
+def _width_factor(sentence: Sentence, beam_size: int) -> int:
     """Return roughly by what factor the required terms of a sentence multiply its hypotheses in flight."""
     required = sentence.required
     return 1 if required is None else 1 + max(BEAMS_OF_TERMS, required.num_tokens // beam_size)
@@ -114,13 +114,13 @@ class SharedSearch:
 
     searches: Batches | SearchProcess
 
-    def decoder(self, job: Job, usual: DecodeConfig | None = None) -> Decode:
+    def decoder(self, job: Job, default: DecodeConfig | None = None) -> Decode:
         """Return a function for the job with the interface of `decoding.decode`.
 
         Args:
             job: The request.
-            usual: The model's default search options. Searches with these options always get a batch, so a client that
-                asks for other options cannot leave the others without one.
+            default: The model's default search options. Searches with these options always get a batch, so a client
+                that asks for other options cannot leave the others without one.
         """
 
         def decode(
@@ -137,18 +137,16 @@ class SharedSearch:
             max_lengths = length_limits(engine.model.config, options.config, sources, prefixes)
             # The search sees token ids only: neither languages nor normalization nor segmentation matter to it.
             options = replace(options, config=_of_tokens(options.config))
-            is_usual = usual is not None and replace(options, shortlist=None) == SearchOptions(_of_tokens(usual))
+            are_default = default is not None and replace(options, shortlist=None) == SearchOptions(_of_tokens(default))
             sentences = sentences_of(sources, max_lengths, prefixes, required)
-            found = self._search(job, engine, sentences, options, is_usual=is_usual)
+            found = self._search(job, Search(engine, sentences, options, are_default))
             if on_progress is not None and sources:
                 on_progress(len(sources))
             return found
 
         return decode
 
-    def _search(
-        self, job: Job, engine: Engine, sentences: Sequence[Sentence], options: SearchOptions, *, is_usual: bool
-    ) -> list[list[Hypothesis]]:
+    def _search(self, job: Job, search: Search) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, searched in the shared batches.
 
         Raises:
@@ -156,16 +154,16 @@ class SharedSearch:
             HTTPError: If the job exceeds its token budget or deadline, is cancelled, or there are too many batches.
         """
         job.require_time()
-        model = engine.model.config
+        model, sentences = search.engine.model.config, search.sentences
         sources = [sentence.source for sentence in sentences]
         check_ids(sources, model.source_vocabulary, None if model.is_decoder_alone else model.pad_id, "source")
-        beam = options.config.beam_size
-        job.spend(sum(len(one.source) + one.max_length * _times_as_wide(one, beam) for one in sentences))
+        beam = search.options.config.beam_size
+        job.spend(sum(len(one.source) + one.max_length * _width_factor(one, beam) for one in sentences))
         if not sentences:
             return []
         call = _Call(job, [[] for _ in sentences], len(sentences))
         job.preparation.close()
-        withdraw = self.searches.submit(call, engine, sentences, options, is_usual=is_usual)
+        withdraw = self.searches.submit(call, search)
         call.wait()
         if call.error is not None:
             raise call.error

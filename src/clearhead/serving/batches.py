@@ -36,6 +36,19 @@ Withdraw = Callable[[], None]
 """Withdraws sentences whose result is no longer needed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Sentences to search for, and how."""
+
+    engine: Engine
+    """The model's inference engine."""
+    sentences: Sequence[Sentence]
+    """At least one, numbered from 0, whose source ids are in the vocabulary."""
+    options: SearchOptions
+    has_default_options: bool
+    """Whether these are the model's default options, which get a batch whatever `max_searches` says."""
+
+
 class MetricsListener(Protocol):
     """Receiver of search metrics."""
 
@@ -74,12 +87,16 @@ class _Entry:
 
 
 class _Batch:
-    """One running batch: an engine, its search options, and a thread."""
+    """One running batch: an engine, its search options, and a thread.
 
-    def __init__(
-        self, engine: Engine, options: SearchOptions, max_slots: int, observer: MetricsListener, *, is_usual: bool
-    ) -> None:
-        self.is_usual = is_usual
+    Args:
+        search: The search that opens it; its sentences are submitted afterwards.
+        max_slots: Most sentences that a worker has in flight.
+        observer: Receives the metrics.
+    """
+
+    def __init__(self, search: Search, max_slots: int, observer: MetricsListener) -> None:
+        self.has_default_options = search.has_default_options
         self._observer = observer
         self._entries: dict[int, _Entry] = {}
         self._order = FairOrder(lambda number: self._entries[number].call.client, self._left)
@@ -88,8 +105,8 @@ class _Batch:
         self._lock = Lock()
         self.idle_since = time.monotonic()
         # Only this thread refers to the engine, so the engine is freed with it.
-        search = engine, options, max_slots
-        self.thread = Thread(target=self._run, args=search, daemon=True, name="clearhead batch")
+        arguments = search.engine, search.options, max_slots
+        self.thread = Thread(target=self._run, args=arguments, daemon=True, name="clearhead batch")
         self.thread.start()
 
     @property
@@ -141,7 +158,7 @@ class _Batch:
         self._observer.entered(self._queue.num_open - len(self._order))
 
     def _run(self, engine: Engine, options: SearchOptions, max_slots: int) -> None:
-        _give_way()
+        _lower_priority()
         error: BaseException | None = None
         try:
             with engine.computing(), advice_on_memory(options.config.batch_tokens):
@@ -189,57 +206,47 @@ class Batches:
         self._batches: dict[Hashable, _Batch] = {}
         self._lock = Lock()
 
-    def submit(
-        self,
-        call: PendingSearch,
-        engine: Engine,
-        sentences: Sequence[Sentence],
-        options: SearchOptions,
-        *,
-        is_usual: bool,
-    ) -> Withdraw:
-        """Queue the sentences of a call, numbered from 0, for search in a shared batch.
+    def submit(self, call: PendingSearch, search: Search) -> Withdraw:
+        """Queue the sentences of a call for search in a shared batch.
 
         Args:
             call: Receives the results, from another thread.
-            engine: The model's inference engine.
-            sentences: At least one, whose source ids are in the vocabulary.
-            options: The search options.
-            is_usual: Whether these are the model's default options, which get a batch whatever `max_searches` says.
+            search: What to search.
 
         Raises:
             HTTPError: If there are too many batches with other options.
         """
         numbers = None
         while numbers is None:  # a batch may close between the two lines
-            batch = self._batch(engine, options, is_usual=is_usual)
-            numbers = batch.submit(call, sentences)
+            batch = self._batch(search)
+            numbers = batch.submit(call, search.sentences)
         return partial(batch.withdraw, numbers)
 
-    def _batch(self, engine: Engine, options: SearchOptions, *, is_usual: bool) -> _Batch:
+    def _batch(self, search: Search) -> _Batch:
         """Return the open batch for an engine and its search options; create it if needed.
 
         Raises:
             HTTPError: If there are too many batches with other options.
         """
-        key = (id(engine), options.config, options.num_best, options.most_required, id(options.shortlist))
+        options = search.options
+        key = (id(search.engine), options.config, options.num_best, options.most_required, id(options.shortlist))
         with self._lock:
             batch = self._batches.get(key)
             if batch is not None and not batch.is_closed:
                 return batch
             self._sweep(LINGER_SECONDS)
-            if not is_usual and self._num_unusual() >= self._max_searches:
+            if not search.has_default_options and self._num_with_other_options() >= self._max_searches:
                 self._sweep(0.0)
-            if not is_usual and self._num_unusual() >= self._max_searches:
+            if not search.has_default_options and self._num_with_other_options() >= self._max_searches:
                 raise unavailable(
                     "too many kinds of searches are running (numbers of alternatives and of beams); ask again"
                 )
-            batch = _Batch(engine, options, self._max_batch, self._observer, is_usual=is_usual)
+            batch = _Batch(search, self._max_batch, self._observer)
             self._batches[key] = batch
             return batch
 
-    def _num_unusual(self) -> int:
-        return sum(not batch.is_usual for batch in self._batches.values())
+    def _num_with_other_options(self) -> int:
+        return sum(not batch.has_default_options for batch in self._batches.values())
 
     def sweep(self) -> None:
         """Close the batches that have been idle for `LINGER_SECONDS`."""
@@ -272,7 +279,7 @@ def join_threads(threads: Sequence[Thread]) -> None:
         thread.join(max(0.0, until - time.monotonic()))
 
 
-def _give_way() -> None:
+def _lower_priority() -> None:
     """Lower the scheduling priority of this thread and of the threads that it starts.
 
     Requests that are answered or refused in a few instructions then do not wait for a core that runs a search.
@@ -283,7 +290,7 @@ def _give_way() -> None:
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
 
 
-def spare_what_is_loaded() -> None:
+def freeze_loaded_objects() -> None:
     """Exclude all objects that exist now from Python's cyclic garbage collection.
 
     With a model loaded, one full collection takes a tenth of a second, in which all threads wait.

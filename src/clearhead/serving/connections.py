@@ -51,11 +51,9 @@ class ConnectionConfig(uvicorn.Config):
     """
 
     def __init__(self, app: ASGIApp, limits: ServeConfig, **options: Any) -> None:
-        of_limits = {
-            "timeout_keep_alive": int(limits.idle_seconds) or 1,
-            "h11_max_incomplete_event_size": MAX_HEADER_BYTES,
-        }
-        super().__init__(app, http=Connection, ws="none", lifespan="off", log_config=None, **of_limits | options)
+        options.setdefault("h11_max_incomplete_event_size", MAX_HEADER_BYTES)
+        options["timeout_keep_alive"] = int(limits.idle_seconds) or 1
+        super().__init__(app, http=Connection, ws="none", lifespan="off", log_config=None, **options)
         self.limits = limits
 
 

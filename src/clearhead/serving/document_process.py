@@ -25,9 +25,9 @@ from clearhead.runtime.memory import limited_memory
 from clearhead.serving.http_errors import HTTPError, bad_request, place_of, unavailable, with_place
 from clearhead.text.translatable_lines import segment_lines
 
-MOST_MEMORY = 1 << 30
+MAX_MEMORY = 1 << 30
 """Bytes that reading and writing a document may take."""
-_LEAST_MEMORY = 1 << 27
+_MIN_MEMORY = 1 << 27
 _MEMORY_OF_A_BYTE, _MEMORY_OF_A_PACKED_BYTE = 60, 600
 """Memory for each byte of a file. HTML, JSON and subtitles take 20 to 30; `.docx` is compressed to a tenth or less."""
 SECONDS_TO_START = 10.0
@@ -63,7 +63,7 @@ def memory_of(name: str, num_bytes: int) -> int:
         num_bytes: Size of the file.
     """
     of_a_byte = _MEMORY_OF_A_PACKED_BYTE if name.lower().endswith(".docx") else _MEMORY_OF_A_BYTE
-    return min(MOST_MEMORY, _LEAST_MEMORY + of_a_byte * num_bytes)
+    return min(MAX_MEMORY, _MIN_MEMORY + of_a_byte * num_bytes)
 
 
 class DocumentInProcess(Document):
@@ -72,12 +72,11 @@ class DocumentInProcess(Document):
     def __init__(self, connection: Connection, require_time: Callable[[], None]) -> None:
         self._connection = connection
         self._require_time = require_time
-        self.format, self.segments, self.keeps_finished, self.remarks = self._answer()
+        self.format, self.segments, self.keeps_finished, self.remarks = self._receive()
 
     def problem(self, number: int, translation: str) -> str:
         """Return why a translation cannot be written; see `Document.problem`."""
-        problem: str = self._asked("problem", number, translation)
-        return problem
+        return self._call("problem", number, translation)
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations inserted; see `Document.filled`.
@@ -86,15 +85,14 @@ class DocumentInProcess(Document):
             DataError: If the format cannot represent a text.
             HTTPError: If it needs too much memory, or `require_time` raises it.
         """
-        data: bytes = self._asked("filled_in", self.language, list(fillings))
-        return data
+        return self._call("filled_in", self.language, list(fillings))
 
-    def _asked(self, method: str, *arguments: Any) -> Any:
+    def _call(self, method: str, *arguments: Any) -> Any:
         with suppress(ConnectionError):  # the process has ended; reading its answer reports that
             self._connection.send((method, arguments))
-        return self._answer()
+        return self._receive()
 
-    def _answer(self) -> Any:
+    def _receive(self) -> Any:
         while not self._connection.poll(_SECONDS_BETWEEN_CHECKS):
             self._require_time()
         try:
@@ -194,8 +192,7 @@ def _forkserver() -> int | None:
         return None
     from multiprocessing import forkserver
 
-    number: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-    return number
+    return forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
 
 
 def resident_memory() -> int:
@@ -286,8 +283,8 @@ def _serve_document(
             with limited_memory(memory_of(path, os.path.getsize(path))):
                 with nullcontext() if most_characters is None else watched_by(TextLimit(most_characters)):
                     document = read_document(path, paragraphs=not is_document(path), **options)
-                said = document.format, list(document.segments), document.keeps_finished, list(document.remarks)
-                connection.send(said)
+                fields = document.format, list(document.segments), document.keeps_finished, list(document.remarks)
+                connection.send(fields)
                 while True:
                     method, arguments = connection.recv()
                     connection.send(getattr(document, method)(*arguments))

@@ -26,6 +26,9 @@ from clearhead.translation.parts import translate_parts
 from clearhead.translation.result import json_line, translation_object
 from clearhead.translation.translator import Translator
 
+EventGroup = list[dict[str, Any]]
+"""The data of the events that are sent together."""
+
 
 class EventStream(StreamingResponse):
     """The event stream of an admitted request; ends with its events, on disconnect, or at its deadline.
@@ -51,7 +54,7 @@ class EventStream(StreamingResponse):
 async def events(
     admission: Admission,
     job: Job,
-    groups: Iterator[list[dict[str, Any]]],
+    groups: Iterator[EventGroup],
     disconnected: Callable[[], Awaitable[object]],
     *,
     done: Mapping[str, Any],
@@ -61,12 +64,12 @@ async def events(
     Args:
         admission: Runs the translation in a thread.
         job: The admitted request.
-        groups: Translates; yields the data of events, from `text_events`.
+        groups: Translates; yields the group_by_choice of events, from `text_events`.
         disconnected: Completes when the client has disconnected; the remaining parts are then not translated.
         done: Data of the `done` event.
 
     Raises:
-        ClientGone: If the client has disconnected.
+        ClientDisconnected: If the client has disconnected.
     """
     try:
         while group := await admission.run(job, partial(next, groups, None), disconnected):
@@ -80,20 +83,20 @@ async def events(
         yield _event("done", done)
 
 
-def text_events(translator: Translator, texts: Mapping[int, str], **how: Any) -> Iterator[list[dict[str, Any]]]:
+def text_events(translator: Translator, texts: Mapping[int, str], **options: Any) -> Iterator[EventGroup]:
     """Yield the data of the events of texts, in groups, as soon as their parts are translated.
 
     Args:
         translator: The model.
         texts: The texts, by their number in the request.
-        **how: Keyword arguments of `translate_parts`.
+        **options: Keyword arguments of `translate_parts`.
 
     Raises:
         ClearheadError: As `translate_parts`.
     """
     lines = [(index, *line) for index, text in texts.items() for line in _lines(text)]
     ends = dict.fromkeys(texts, 0)
-    for parts in translate_parts(translator, [line for _, _, line, _ in lines], **how):
+    for parts in translate_parts(translator, [line for _, _, line, _ in lines], **options):
         group = []
         for part in parts:
             index, before, line, after = lines[part.number]
@@ -105,7 +108,7 @@ def text_events(translator: Translator, texts: Mapping[int, str], **how: Any) ->
         yield group
 
 
-def unchanged_events(texts: Mapping[int, str]) -> Iterator[list[dict[str, Any]]]:
+def unchanged_events(texts: Mapping[int, str]) -> Iterator[EventGroup]:
     """Yield the data of the events of texts that are returned unchanged, by their number in the request."""
     for index, text in texts.items():
         yield [{"index": index, "start": 0, "end": len(text), **translation_object(unchanged(text))}]

@@ -28,9 +28,9 @@ _PREFIX = "clearhead-files-"
 _FIELDS = {"--from-lang": "source", "--to-lang": "target", "--columns": "columns", "--keys": "keys"}
 """Options of the command line that are fields of a request."""
 _OPTION = re.compile(r"(?<!\S)--[a-z]")
-MOST_BYTES = 200_000_000
+MAX_BYTES = 200_000_000
 """Size limit of all stored files together."""
-MOST_BYTES_OF_A_CLIENT = MOST_BYTES // 4
+MAX_BYTES_PER_CLIENT = MAX_BYTES // 4
 """Size limit of one client's stored files."""
 
 
@@ -64,7 +64,7 @@ class TranslatedFiles:
         self._lock = Lock()
         self._held = ExitStack()
         self._make_directory()
-        _remove_left_directories(self._directory.parent)
+        _remove_stale_directories(self._directory.parent)
 
     @property
     def directory(self) -> Path:
@@ -105,13 +105,13 @@ class TranslatedFiles:
         with self._lock:
             waiting, page = self._files.values(), report.encode()
             size = len(data) + len(page)
-            if sum(file.size for file in waiting if file.client == client) + size > MOST_BYTES_OF_A_CLIENT:
+            if sum(file.size for file in waiting if file.client == client) + size > MAX_BYTES_PER_CLIENT:
                 raise HTTPError(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "too many of your files wait to be fetched; ask again",
                     retry_after=60,
                 )
-            if sum(file.size for file in waiting) + size > MOST_BYTES:
+            if sum(file.size for file in waiting) + size > MAX_BYTES:
                 raise unavailable("too many files wait to be fetched; ask again", retry_after=60)
             key = secrets.token_hex(16)
             file = _File(client, directory / key, size, time.monotonic() + self._seconds)
@@ -185,7 +185,7 @@ def _lock_directory(directory: Path) -> ExitStack:
         return held.pop_all()
 
 
-def _remove_left_directories(parent: Path) -> None:
+def _remove_stale_directories(parent: Path) -> None:
     """Remove the directories of servers that were killed."""
     for directory in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError), _lock_directory(directory):
@@ -273,12 +273,12 @@ def uploaded(
             ) as document:
                 yield document
         except DataError as error:
-            raise DataError(_for_client(error, own)) from None
+            raise DataError(_client_message(error, own)) from None
         except ConfigError as error:
-            raise bad_request(_for_client(error, own)) from None
+            raise bad_request(_client_message(error, own)) from None
 
 
-def _for_client(error: ClearheadError, directory: str) -> str:
+def _client_message(error: ClearheadError, directory: str) -> str:
     """Return the message of an error without a directory of the server and advice on options that no client has."""
     message = str(error).replace(f"{directory}/", "")
     for option, field in _FIELDS.items():

@@ -10,11 +10,11 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from clearhead.serving.http_errors import HTTPError, bad_request
 
-MOST_FIELDS = 1_000
+MAX_FIELDS = 1_000
 MULTIPART = "multipart/form-data"
 URLENCODED = frozenset({"application/x-www-form-urlencoded", ""})
 """Content types of forms without parts."""
-_MOST_FIELD_BYTES = 1_048_576
+_MAX_FIELD_BYTES = 1_048_576
 """Size limit of all fields together; only a file may be larger."""
 
 _SLICE, _PAUSE_SECONDS = 65_536, 0.0005
@@ -80,8 +80,8 @@ class _Form:
         self._num_field_bytes = self._num_files = 0
 
     def begin_part(self) -> None:
-        if len(self.items) >= MOST_FIELDS:
-            raise bad_request(f"the form has more than {MOST_FIELDS:,} fields")
+        if len(self.items) >= MAX_FIELDS:
+            raise bad_request(f"the form has more than {MAX_FIELDS:,} fields")
         self._header, self._value, self._data = bytearray(), bytearray(), bytearray()
         self._name: bytes | None = None
         self._file_name: bytes | None = None
@@ -105,8 +105,8 @@ class _Form:
         self._data += data[start:end]
         if self._file_name is None:
             self._num_field_bytes += end - start
-            if self._num_field_bytes > _MOST_FIELD_BYTES:
-                raise bad_request(f"the fields of the form have more than {_MOST_FIELD_BYTES:,} bytes")
+            if self._num_field_bytes > _MAX_FIELD_BYTES:
+                raise bad_request(f"the fields of the form have more than {_MAX_FIELD_BYTES:,} bytes")
 
     def end_part(self) -> None:
         if self._name is None:

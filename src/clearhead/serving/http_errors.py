@@ -9,7 +9,7 @@ from typing import Any
 _PLACE = "clearhead place"
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client has disconnected, so no answer is sent."""
 
 
@@ -39,7 +39,7 @@ bad_request = partial(HTTPError, HTTPStatus.BAD_REQUEST)
 """An invalid request, from its message."""
 unavailable = partial(HTTPError, HTTPStatus.SERVICE_UNAVAILABLE, retry_after=1)
 """A request that the server cannot serve now, from its message; the client may retry after a second."""
-late = partial(
+timed_out = partial(
     HTTPError, HTTPStatus.GATEWAY_TIMEOUT, "the translation took too long; send less text at once, or ask again later"
 )
 """A request whose time is over."""

@@ -17,7 +17,7 @@ from clearhead.errors import DataError
 from clearhead.files import os_error_as
 from clearhead.serving.languages import matching
 
-MOST_CHARACTERS = 2_000
+MAX_CHARACTERS = 2_000
 """Number of leading characters of a text that are examined; more do not change the result."""
 
 
@@ -36,11 +36,11 @@ def detect(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
     """
     found: dict[str, float] = {}
     names = _names(tuple(languages))
-    for code, probability in identifier().rank(text[:MOST_CHARACTERS]):
+    for code, probability in identifier().rank(text[:MAX_CHARACTERS]):
         if (language := names[code]) is not None:
             found.setdefault(language, probability)
     total = sum(found.values())
-    if not total or not any(map(str.isalpha, text[:MOST_CHARACTERS])):
+    if not total or not any(map(str.isalpha, text[:MAX_CHARACTERS])):
         return [(language, 100.0 / len(languages)) for language in languages]
     ordered = sorted(found, key=lambda language: (-found[language], languages.index(language)))
     return [(language, 100.0 * found[language] / total) for language in ordered]

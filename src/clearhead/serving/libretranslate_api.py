@@ -30,7 +30,7 @@ from clearhead.serving.model_choice import (
     TextChoice,
     choose,
     choose_each,
-    detectable,
+    detectable_languages,
     model_log_fields,
     translate_each,
 )
@@ -127,7 +127,7 @@ async def detect(request: Request, service: ServiceDep) -> Any:
     require_within_limits(texts, service.config)
 
     def work(_: Job) -> list[list[dict[str, Any]]]:
-        known = detectable(service.models)
+        known = detectable_languages(service.models)
         return [[_detected(*one) for one in language_detection.detect(text, known)] for text in texts]
 
     found = await run_admitted(request, service, client, work)
@@ -152,10 +152,7 @@ async def translate(request: Request, service: ServiceDep) -> Any:
         chosen = choose_each(service.models, texts, source, target)
         log_fields.update(model_log_fields(chosen))
         with service.prepared(job, texts):
-            found = translate_each(
-                chosen, texts, lambda choice, own: _translate(service, job, choice, own, form, num_alternatives)
-            )
-        return chosen, found
+            return chosen, translate_each(chosen, texts, partial(_translate, service, job, form, num_alternatives))
 
     chosen, found = await run_admitted(request, service, client, work)
     answer: dict[str, Any] = {"translatedText": [one.text for one in found]}
@@ -252,7 +249,7 @@ def _detected(code: str, confidence: float) -> dict[str, Any]:
 
 
 def _translate(
-    service: Service, job: Job, choice: Choice, texts: Sequence[str], form: str, num_alternatives: int
+    service: Service, job: Job, form: str, num_alternatives: int, choice: Choice, texts: Sequence[str]
 ) -> list[Translation]:
     """Return the translation of each text, with its alternatives."""
     translator = service.translator(choice, job)

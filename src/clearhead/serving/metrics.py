@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -46,38 +47,27 @@ class Metrics:
         document_memory: Callable[[], int] = lambda: 0,
     ) -> None:
         self.registry = registry = CollectorRegistry()
-        self.requests = Counter("clearhead_requests", "Requests answered.", ["endpoint", "status"], registry=registry)
-        self.seconds = Histogram(
-            "clearhead_request_seconds", "From a request's headers to the end of its answer.", ["endpoint"],
-            buckets=_SECONDS, registry=registry,
-        )  # fmt: skip
-        self.stages = Histogram(
-            "clearhead_stage_seconds",
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self.requests = counter("clearhead_requests", "Requests answered.", ["endpoint", "status"])
+        about = "From a request's headers to the end of its answer."
+        self.seconds = histogram("clearhead_request_seconds", about, ["endpoint"], buckets=_SECONDS)
+        about = (
             "Where the time goes: body (until it is read), start (until a thread has it), wait (of a sentence, until "
-            "it is in a batch), work (of a request in its thread, waiting included).",
-            ["stage"], buckets=_SECONDS, registry=registry,
-        )  # fmt: skip
-        self.batch = Histogram(
-            "clearhead_batch_sentences", "Sentences in flight in a batch when one enters, itself included.",
-            buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256), registry=registry,
-        )  # fmt: skip
-        self.tokens = Counter("clearhead_tokens", "Tokens read and written.", ["side"], registry=registry)
-        self.sentences = Counter("clearhead_sentences", "Sentences translated.", registry=registry)
-        self.cancelled = Counter("clearhead_cancelled", "Requests whose client went away.", registry=registry)
-        self.reloads = Counter(
-            "clearhead_reloads", "Models, terms and memories read anew.", ["result"], registry=registry
+            "it is in a batch), work (of a request in its thread, waiting included)."
         )
-        self.of_models = Counter(
-            "clearhead_model_requests", "Requests answered by a model.", ["model", "status"], registry=registry
-        )
-        self.seconds_of_models = Histogram(
-            "clearhead_model_request_seconds", "As clearhead_request_seconds, by model.", ["model"],
-            buckets=_SECONDS, registry=registry,
-        )  # fmt: skip
-        self.search_restarts = Counter(
-            "clearhead_search_restarts", "Processes that search and were replaced, by reason.", ["reason"],
-            registry=registry,
-        )  # fmt: skip
+        self.stages = histogram("clearhead_stage_seconds", about, ["stage"], buckets=_SECONDS)
+        about = "Sentences in flight in a batch when one enters, itself included."
+        self.batch = histogram("clearhead_batch_sentences", about, buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256))
+        self.tokens = counter("clearhead_tokens", "Tokens read and written.", ["side"])
+        self.sentences = counter("clearhead_sentences", "Sentences translated.")
+        self.cancelled = counter("clearhead_cancelled", "Requests whose client went away.")
+        self.reloads = counter("clearhead_reloads", "Models, terms and memories read anew.", ["result"])
+        self.of_models = counter("clearhead_model_requests", "Requests answered by a model.", ["model", "status"])
+        about = "As clearhead_request_seconds, by model."
+        self.seconds_of_models = histogram("clearhead_model_request_seconds", about, ["model"], buckets=_SECONDS)
+        about = "Processes that search and were replaced, by reason."
+        self.search_restarts = counter("clearhead_search_restarts", about, ["reason"])
         build = Gauge("clearhead_build_info", "Always 1.", ["version", "commit"], registry=registry)
         build.labels(__version__, commit() or "").set(1)
         ProcessCollector(registry=registry)

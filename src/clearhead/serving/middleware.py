@@ -20,13 +20,11 @@ from urllib.parse import unquote, urlsplit
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clearhead.config import ServeConfig
 from clearhead.serving.admission import Admission
 from clearhead.serving.forms import MULTIPART, URLENCODED, parse_multipart
-from clearhead.serving.http_errors import ClientGone, HTTPError, bad_request, place_of, unavailable
-from clearhead.serving.keys import Keys
+from clearhead.serving.http_errors import ClientDisconnected, HTTPError, bad_request, place_of, unavailable
 from clearhead.serving.log import log_event
-from clearhead.serving.metrics import Metrics
+from clearhead.serving.service import Service
 
 _CHARACTER_BYTES = 12
 """Most bytes of a character of text in a body, as two JSON escapes or four percent escapes."""
@@ -39,7 +37,7 @@ _OTHER_VALUES = 1_000
 MAX_HEADER_BYTES = 32_768
 """Size limit of a request's line and headers."""
 HEADERS_TOO_LARGE = f"the headers have more than {MAX_HEADER_BYTES:,} bytes"
-CLIENT_GONE = 499
+CLIENT_DISCONNECTED = 499
 """Status in metrics and log of a request whose client disconnected before the answer, as in nginx."""
 _HEADER_MARKS = len(": \r\n")
 
@@ -77,11 +75,9 @@ class OutermostMiddleware:
 
     Args:
         app: The application behind it.
-        config: The limits.
-        metrics: The metrics to update.
+        service: Its limits, metrics and keys; its admission control is asked before a POST request reaches the
+            application, so that refusals are cheap.
         endpoints: The known paths.
-        admission: Admission control, checked before a POST request reaches the application, so that refusals are cheap.
-        keys: API keys; that in the header is checked before the body is read.
         hosts: Names in the header `Host` that are served; empty serves all.
         origins: Origins of other web pages that may send requests; `*` allows all.
     """
@@ -89,23 +85,18 @@ class OutermostMiddleware:
     def __init__(
         self,
         app: ASGIApp,
-        *,
-        config: ServeConfig,
-        metrics: Metrics,
+        service: Service,
         endpoints: Endpoints,
-        admission: Admission,
-        keys: Keys,
+        *,
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),
     ) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origins)
-        self._config = config
-        self._metrics = metrics
+        self._config, self._metrics = service.config, service.metrics
+        self._admission, self._keys = service.admission, service.keys
         self._endpoints = endpoints
-        self._admission = admission
-        self._keys = keys
         self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,7 +105,7 @@ class OutermostMiddleware:
             await self._app(scope, receive, send)
             return
         begin, request_id = time.monotonic(), secrets.token_hex(8)
-        answer = _Answer(send, self._admission, request_id)
+        answer = _ResponseSender(send, self._admission, request_id)
         method = scope["method"]
         scope.setdefault("state", {})["log_fields"] = log_fields = {}
         try:
@@ -127,16 +118,16 @@ class OutermostMiddleware:
                 self._admission.require_room()
             # The server omits the body of the answer to HEAD.
             asked = {**scope, "method": "GET"} if method == "HEAD" else scope
-            await self._app(asked, _Replay(body, receive), answer)
+            await self._app(asked, _ReplayedBody(body, receive), answer)
         except HTTPError as refusal:
-            await _response(refusal)(scope, receive, answer)
-        except ClientGone:
-            answer.status = CLIENT_GONE
+            await _refusal_response(refusal)(scope, receive, answer)
+        except ClientDisconnected:
+            answer.status = CLIENT_DISCONNECTED
         except Exception as error:  # a bug of ours; its message may contain a text, so only its type is logged
             log_fields["error"] = f"{type(error).__name__} at {place_of(error)}"
-            if answer.is_begun:
+            if answer.status:  # it has begun
                 raise
-            await _response(_excuse(error, request_id))(scope, receive, answer)
+            await _refusal_response(_server_error(error, request_id))(scope, receive, answer)
         finally:
             self._held_bytes -= answer.body_bytes
             seconds = time.monotonic() - begin
@@ -203,7 +194,7 @@ class OutermostMiddleware:
         key = given.strip() if scheme.lower() == "bearer" else ""
         return None if not key and path in self._endpoints.with_key_field else self._keys.client(key)
 
-    async def _body(self, scope: Scope, receive: Receive, answer: _Answer) -> bytes:
+    async def _body(self, scope: Scope, receive: Receive, answer: _ResponseSender) -> bytes:
         """Read the request body; its bytes count towards `max_held_bytes` until the request is answered.
 
         Without a known key, or as a form without parts, it may be as long as the longest text in the longest spelling;
@@ -212,7 +203,7 @@ class OutermostMiddleware:
 
         Raises:
             HTTPError: If it is too large, does not arrive in time, or too many bytes are held already.
-            ClientGone: If the client disconnects before its end.
+            ClientDisconnected: If the client disconnects before its end.
         """
         config, state = self._config, scope["state"]
         content_type = next(iter(_values_of(scope, b"content-type")), "")
@@ -235,7 +226,7 @@ class OutermostMiddleware:
                 while not answer.is_body_read:
                     message = await receive()
                     if message["type"] != "http.request":
-                        raise ClientGone
+                        raise ClientDisconnected
                     parts.append(message.get("body", b""))
                     answer.body_bytes += len(parts[-1])
                     self._held_bytes += len(parts[-1])
@@ -319,7 +310,7 @@ def _is_origin_of(host: str, origin: str) -> bool:
     return page == own or (own == _name_of(own) == _name_of(page))
 
 
-class _Replay:
+class _ReplayedBody:
     """ASGI receive channel that replays a body already read, then passes on later messages (the disconnect)."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
@@ -333,7 +324,7 @@ class _Replay:
         return {"type": "http.request", "body": body, "more_body": False}
 
 
-class _Answer:
+class _ResponseSender:
     """ASGI send channel that adds the common headers and records the status."""
 
     def __init__(self, send: Send, admission: Admission, request_id: str) -> None:
@@ -344,10 +335,6 @@ class _Answer:
         self.is_body_read = False
         self.body_bytes = 0
         """Bytes read so far of the request's body."""
-
-    @property
-    def is_begun(self) -> bool:
-        return self.status != 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -363,14 +350,14 @@ class _Answer:
         await self._send(message)
 
 
-def _response(refusal: HTTPError) -> Response:
+def _refusal_response(refusal: HTTPError) -> Response:
     """Return the answer to a refused request."""
     headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
     body = json.dumps({"error": refusal.message}, ensure_ascii=False).encode(errors="replace")
     return Response(body, int(refusal.status), headers, "application/json")
 
 
-def _excuse(error: Exception, request_id: str) -> HTTPError:
+def _server_error(error: Exception, request_id: str) -> HTTPError:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return unavailable("the server's disk is full; ask again later", retry_after=60)
     return HTTPError(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server made a mistake (request {request_id})")

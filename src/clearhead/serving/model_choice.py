@@ -34,8 +34,9 @@ class Choice:
     @property
     def settings(self) -> dict[str, Any]:
         """Language arguments of `Translator.translate` that this model needs."""
-        told = {"target_lang": self.target if self.model.is_tagged else None}
-        return told | {"source_lang": self.source if len(self.model.sources) > 1 else None}
+        target = self.target if self.model.is_tagged else None
+        source = self.source if len(self.model.sources) > 1 else None
+        return {"target_lang": target, "source_lang": source}
 
 
 class Detected(NamedTuple):
@@ -71,11 +72,11 @@ def choose(
         HTTPError: If there is no such model, or the languages must be given.
     """
     if name is not None:
-        return TextChoice(_of_named(models.named(name), source, target), None)
+        return TextChoice(_choose_named(models.named(name), source, target), None)
     if source is None or target is None:
         raise bad_request("say source and target, or model")
     if source != AUTO:
-        return TextChoice(_between(models, source, target), None)
+        return TextChoice(_choose_pair(models, source, target), None)
     return choose_each(models, ["\n".join(texts)], source, target)[0]
 
 
@@ -91,16 +92,16 @@ def choose_each(
     if name is not None or source != AUTO or target is None:
         return [choose(models, texts, source, target, name)] * len(texts)
 
-    known = detectable(models, target)
+    known = detectable_languages(models, target)
 
     @cache
     def likeliest() -> str | None:
         together, _ = detect("\n".join(texts), known)[0]
-        return next((language for language in (together, *models.sources) if models.between(language, target)), None)
+        return next((language for language in (together, *models.sources) if models.find(language, target)), None)
 
     @cache
     def choice(language: str, *, is_sure: bool) -> Choice | None:
-        return _between(models, language, target) if is_sure else Choice(*models.choose(language, target))
+        return _choose_pair(models, language, target) if is_sure else Choice(*models.choose(language, target))
 
     chosen = {}
     for number, text in enumerate(texts, 1):
@@ -118,7 +119,7 @@ def choose_each(
     return [chosen[text] for text in texts]
 
 
-def detectable(models: Models, target: str = "") -> list[str]:
+def detectable_languages(models: Models, target: str = "") -> list[str]:
     """Return the languages that a text may have: every source language, and the target language.
 
     Args:
@@ -134,7 +135,7 @@ def detectable(models: Models, target: str = "") -> list[str]:
     return list(dict.fromkeys([*models.sources, *filter(None, [own])]))
 
 
-def groups(chosen: Sequence[TextChoice]) -> list[tuple[Choice, list[int]]]:
+def group_by_choice(chosen: Sequence[TextChoice]) -> list[tuple[Choice, list[int]]]:
     """Return each choice with the numbers of its texts, without the texts that are returned unchanged."""
     found: dict[tuple[str, str | None, str | None], tuple[Choice, list[int]]] = {}
     for place, (choice, _) in enumerate(chosen):
@@ -150,14 +151,14 @@ def translate_each(
 ) -> list[Translation]:
     """Return the translations of texts in their order; the texts of each choice are translated together."""
     found: dict[int, Translation] = {}
-    for choice, places in groups(chosen):
+    for choice, places in group_by_choice(chosen):
         found.update(zip(places, translate(choice, [texts[place] for place in places]), strict=True))
     return [found[place] if place in found else unchanged(text) for place, text in enumerate(texts)]
 
 
 def model_log_fields(chosen: Sequence[TextChoice]) -> dict[str, str]:
     """Return the names of the models, as the field of the log; empty if there is none."""
-    names = dict.fromkeys(choice.model.name for choice, _ in groups(chosen))
+    names = dict.fromkeys(choice.model.name for choice, _ in group_by_choice(chosen))
     return {"model": ", ".join(names)} if names else {}
 
 
@@ -166,7 +167,7 @@ def unchanged(text: str) -> Translation:
     return Translation(text, text, None, ())
 
 
-def _of_named(model: ServedModel, source: str | None, target: str | None) -> Choice:
+def _choose_named(model: ServedModel, source: str | None, target: str | None) -> Choice:
     if source in (None, AUTO) and len(model.sources) <= 1:
         source = next(iter(model.sources), None)
     if target is None and len(model.targets) <= 1:
@@ -180,6 +181,6 @@ def _of_named(model: ServedModel, source: str | None, target: str | None) -> Cho
     return Choice(model, None if source == AUTO else source, target)
 
 
-def _between(models: Models, source: str, target: str) -> Choice | None:
+def _choose_pair(models: Models, source: str, target: str) -> Choice | None:
     """Return the choice for two languages; None if a text is returned unchanged."""
-    return None if models.stays(source, target) else Choice(*models.choose(source, target))
+    return None if models.leaves_unchanged(source, target) else Choice(*models.choose(source, target))

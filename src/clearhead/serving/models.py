@@ -16,7 +16,7 @@ from clearhead.text.lines import first_few
 from clearhead.translation.golden import check_golden
 from clearhead.translation.translator import Translator
 
-MOST_PAIRS = 10
+MAX_PAIRS = 10
 """Language pairs named in a message."""
 
 
@@ -46,7 +46,7 @@ class ServedModel:
     targets: tuple[str, ...]
     state: FileState | None
     """Fingerprint of the directory it was read from."""
-    usual: DecodeConfig
+    default_search: DecodeConfig
     """Its default search options."""
 
     @property
@@ -83,14 +83,14 @@ def model_sources(models: Sequence[str]) -> list[ModelSource]:
 
 
 def load_model(
-    source: ModelSource, *, device: str, as_asked: Callable[[Translator], Translator] = lambda translator: translator
+    source: ModelSource, *, device: str, as_served: Callable[[Translator], Translator] = lambda translator: translator
 ) -> ServedModel:
     """Load a model and verify it on its golden sentences, as `clearhead verify` does.
 
     Args:
         source: Name and path of the model.
         device: Device name, passed to `Translator.load`.
-        as_asked: Wraps the translator as requests will use it; the wrapped translator is verified.
+        as_served: Wraps the translator as requests will use it; the wrapped translator is verified.
 
     Raises:
         ModelError: If the model is missing or damaged, or its golden translations have changed.
@@ -98,20 +98,20 @@ def load_model(
     """
     state = source.state()
     translator = Translator.load(source.path, device=device)
-    asked = as_asked(translator)
-    if problems := check_golden(asked, translator.bundle.golden):
+    served = as_served(translator)
+    if problems := check_golden(served, translator.bundle.golden):
         raise ModelError(
             f"{source.path} does not translate as it did when it was made ({len(problems)} golden sentences; "
             f"`clearhead verify` shows them): {problems[0]}"
         )
     # Build what is otherwise built on first use.
     language = next(iter(translator.bundle.tokenizer.language_tags), None)
-    asked.translate(["."], scores=False, raw=True, target_lang=language)
-    asked.translate([], quality=True)
+    served.translate(["."], scores=False, raw=True, target_lang=language)
+    served.translate([], quality=True)
     translator.term_encoder.prepare()
     sources, targets = languages_of(translator.bundle, source.name)
-    usual = translator.decode_config({})
-    return ServedModel(source.name, translator, tuple(sources), tuple(targets), state, usual)
+    default_search = translator.decode_config({})
+    return ServedModel(source.name, translator, tuple(sources), tuple(targets), state, default_search)
 
 
 class Models:
@@ -156,23 +156,23 @@ class Models:
         Raises:
             HTTPError: If there is none.
         """
-        if (found := self.between(source, target)) is not None:
+        if (found := self.find(source, target)) is not None:
             return found
         source, target = source[:40], target[:40]
         pairs = [pair for model in self.served.values() for pair in model.pairs()]
         # Those that share a language with the pair asked for come first.
         pairs.sort(key=lambda pair: not (matching(source, pair[:1]) or matching(target, pair[1:])))
         known = list(dict.fromkeys(f"{own[0]} to {own[1]}" for own in pairs))
-        there = f"this server has {first_few(known, MOST_PAIRS)}" if known else self.unknown_languages
+        there = f"this server has {first_few(known, MAX_PAIRS)}" if known else self.unknown_languages
         raise bad_request(f"no model translates {source} to {target}; {there}")
 
-    def stays(self, source: str, target: str) -> bool:
+    def leaves_unchanged(self, source: str, target: str) -> bool:
         """Return whether a text is returned as it is: same language, and no model translates it into itself."""
         known = self.all_languages()
         own = matching(source, known)
-        return own is not None and own == matching(target, known) and self.between(source, target) is None
+        return own is not None and own == matching(target, known) and self.find(source, target) is None
 
-    def between(self, source: str, target: str) -> tuple[ServedModel, str, str] | None:
+    def find(self, source: str, target: str) -> tuple[ServedModel, str, str] | None:
         """Return the first model for a language pair with its own codes of the languages, as `choose`; None without."""
         for model in self.served.values():
             for own in model.pairs():

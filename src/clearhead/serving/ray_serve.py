@@ -25,7 +25,7 @@ from clearhead.serving.app import make_app
 from clearhead.serving.batches import SECONDS_TO_END
 from clearhead.serving.keys import keys_in
 from clearhead.serving.log import log_to_stderr
-from clearhead.serving.models import ModelSource, model_sources
+from clearhead.serving.models import model_sources
 from clearhead.serving.server import CHECK_SECONDS
 from clearhead.serving.service import Service
 from clearhead.serving.terms_and_memories import Resources, named_files
@@ -79,14 +79,14 @@ class Replica:
         resources = Resources(
             named_files(_listed(settings.terms), "terms"), named_files(_listed(settings.memory), "memory")
         )
-        config = _limits(settings)
+        sources, config = model_sources(_listed(settings.models)), _limits(settings)
         # The download of a translated file may reach another replica.
-        self._service = Service(_sources(settings), config, keys, resources, device=settings.device, takes_files=False)
+        self._service = Service(sources, config, keys, resources, device=settings.device, takes_files=False)
         self._service.load()
         self._origins = tuple(_listed(settings.cors))
         self._is_over = Event()
-        self._tending = Thread(target=self._tend, daemon=True, name="clearhead tend")
-        self._tending.start()
+        self._maintenance = Thread(target=self._maintain, daemon=True, name="clearhead maintenance")
+        self._maintenance.start()
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the ASGI application; called by Ray."""
@@ -100,17 +100,17 @@ class Replica:
         """
         self._service.require_ready()
 
-    def _tend(self) -> None:
+    def _maintain(self) -> None:
         while not self._is_over.wait(CHECK_SECONDS):
-            self._service.require_processes()
-            self._service.tend()
+            self._service.check_processes()
+            self._service.maintain()
 
     def __del__(self) -> None:
         """Release threads and files; Ray has waited for running requests before."""
-        if hasattr(self, "_tending"):
+        if hasattr(self, "_maintenance"):
             self._is_over.set()
-            if self._tending is not current_thread():  # this thread may hold the last reference
-                self._tending.join(SECONDS_TO_END)
+            if self._maintenance is not current_thread():  # this thread may hold the last reference
+                self._maintenance.join(SECONDS_TO_END)
             self._service.admission.cancel_all()
             self._service.close()
 
@@ -125,7 +125,7 @@ def application(given: Mapping[str, Any]) -> Application:
         ConfigError: If a field is unknown or invalid, or Ray is not installed.
     """
     settings = RaySettings.from_dict(dict(given), origin="clearhead.serving.ray_serve")
-    config, _ = _limits(settings), _sources(settings)  # raise configuration errors before anything is started
+    config, _ = _limits(settings), model_sources(_listed(settings.models))  # their errors come before any start
     try:
         from ray import serve
     except ModuleNotFoundError as error:
@@ -151,10 +151,6 @@ def application(given: Mapping[str, Any]) -> Application:
 
 def _limits(settings: RaySettings) -> ServeConfig:
     return ServeConfig.from_dict(settings.limits, origin="limits")
-
-
-def _sources(settings: RaySettings) -> list[ModelSource]:
-    return model_sources(_listed(settings.models))
 
 
 def _listed(paths: Paths) -> list[str]:

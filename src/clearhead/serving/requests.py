@@ -15,7 +15,7 @@ from clearhead.config import ServeConfig
 from clearhead.errors import DataError
 from clearhead.files import parse_json
 from clearhead.serving.batched_search import Job
-from clearhead.serving.forms import MOST_FIELDS, MULTIPART, URLENCODED, parse_multipart, unreadable_form
+from clearhead.serving.forms import MAX_FIELDS, MULTIPART, URLENCODED, parse_multipart, unreadable_form
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.keys import Keys
 from clearhead.serving.schemas import GivenTerm
@@ -76,7 +76,7 @@ def _parsed(content_type: str, query: str, body: bytes) -> dict[str, Any]:
 def _query_fields(query: str | bytes) -> list[tuple[str, str]]:
     try:
         text = query if isinstance(query, str) else query.decode()
-        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
     except ValueError:
         raise unreadable_form() from None
 
@@ -152,7 +152,7 @@ async def run_admitted(
         limits: Its time in seconds and its tokens; `request_seconds` and `max_request_tokens` if not given.
 
     Raises:
-        ClientGone: As `Admission.run`.
+        ClientDisconnected: As `Admission.run`.
         HTTPError: As `Admission.admitted` and `Admission.run`.
     """
     seconds, max_tokens = limits or (service.config.request_seconds, service.config.max_request_tokens)

@@ -34,9 +34,10 @@ from clearhead.serving.batches import (
     Batches,
     MetricsListener,
     PendingSearch,
+    Search,
     Withdraw,
+    freeze_loaded_objects,
     join_threads,
-    spare_what_is_loaded,
 )
 from clearhead.serving.http_errors import HTTPError, place_of, unavailable, with_place
 
@@ -49,7 +50,7 @@ SECONDS_TO_ANSWER = 3.0
 """Seconds after which a process that does nothing is stuck if it has not answered."""
 
 
-def can_search_apart(device: str) -> bool:
+def can_use_search_process(device: str) -> bool:
     """Return whether searches may run in a process of their own: on a CPU under Linux, where forking is safe.
 
     Two processes would share a GPU badly, and each would hold the model in its memory.
@@ -117,7 +118,7 @@ def _fork_on_request(control: socket.socket, max_batch: int, max_searches: int) 
             control.close()
             ours.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _in_fork(partial(search_for, theirs, max_batch, max_searches))
+            _in_fork(partial(run_searches, theirs, max_batch, max_searches))
         with ours, theirs:
             socket.send_fds(control, [str(number).encode()], [ours.fileno()])
 
@@ -126,7 +127,7 @@ class SearchProcess:
     """Client of the search process, with the interface of `Batches`.
 
     Args:
-        connection: Connection to the process that runs `search_for`.
+        connection: Connection to the process that runs `run_searches`.
         observer: Receives the metrics of the process.
         number: Number of the process; 0 if it is not to be watched.
     """
@@ -135,7 +136,7 @@ class SearchProcess:
         self._connection = connection
         self.process = number
         """Number of the process; 0 if it is not to be watched."""
-        self._unheard_since: float | None = None
+        self._swept_at: float | None = None
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._numbers = count()
         self._calls: dict[int, tuple[PendingSearch, int]] = {}
@@ -147,10 +148,10 @@ class SearchProcess:
             "waited": observer.waited,
             "entered": observer.entered,
             "translated": observer.translated,
-            "found": self._found,
-            "failed": self._failed,
+            "found": self._on_found,
+            "failed": self._on_failed,
             "made": self._made.put,
-            "alive": self._heard,
+            "alive": self._on_alive,
         }
         self.is_ended = False
         """Whether the process has ended, so that no search is possible any more."""
@@ -166,15 +167,7 @@ class SearchProcess:
         """Number of sentences that wait or are in flight."""
         return sum(sentences for _, sentences in list(self._calls.values()))
 
-    def submit(
-        self,
-        call: PendingSearch,
-        engine: Engine,
-        sentences: Sequence[Sentence],
-        options: SearchOptions,
-        *,
-        is_usual: bool,
-    ) -> Withdraw:
+    def submit(self, call: PendingSearch, search: Search) -> Withdraw:
         """Queue the sentences of a call for search; see `Batches.submit`.
 
         If there are too many batches, the call receives the `HTTPError` later.
@@ -183,11 +176,12 @@ class SearchProcess:
             ClearheadError: If the engine cannot be built in the search process.
             HTTPError: If the process has ended.
         """
-        things = [self._number_of(thing) for thing in (engine, options.shortlist) if thing is not None]
-        number = next(self._numbers)
-        self._calls[number] = call, len(sentences)
+        loaded = (search.engine, search.options.shortlist)
+        things = [self._number_of(thing) for thing in loaded if thing is not None]
+        number, options = next(self._numbers), replace(search.options, shortlist=None)
+        self._calls[number] = call, len(search.sentences)
         try:
-            self._send("search", number, call.client, things, sentences, replace(options, shortlist=None), is_usual)
+            self._send("search", number, call.client, things, search.sentences, options, search.has_default_options)
         except BaseException:
             self._calls.pop(number, None)
             raise
@@ -199,7 +193,7 @@ class SearchProcess:
 
         A machine that is busy with something else keeps it waiting, but not stopped or waiting for itself.
         """
-        if not self.process or (since := self._unheard_since) is None or time.monotonic() - since < SECONDS_TO_ANSWER:
+        if not self.process or (since := self._swept_at) is None or time.monotonic() - since < SECONDS_TO_ANSWER:
             return False
         with suppress(OSError):  # it has just ended
             return not self._connection.poll() and not _is_running(self.process)
@@ -209,7 +203,7 @@ class SearchProcess:
         """Close idle batches, and free engines and shortlists that are no longer used; the process answers."""
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
         # Before `_send`: its answer may arrive while it ends.
-        self._unheard_since = self._unheard_since or time.monotonic()
+        self._swept_at = self._swept_at or time.monotonic()
         with suppress(HTTPError):
             self._send("sweep", gone)
 
@@ -276,17 +270,17 @@ class SearchProcess:
             self._unsent.put(None)
             self._made.put(_ended())
             for number in list(self._calls):
-                self._failed(number, _ended())
+                self._on_failed(number, _ended())
 
-    def _heard(self) -> None:
-        self._unheard_since = None
+    def _on_alive(self) -> None:
+        self._swept_at = None
 
-    def _found(self, number: int, results: list[list[Hypothesis]]) -> None:
+    def _on_found(self, number: int, results: list[list[Hypothesis]]) -> None:
         if (waiting := self._calls.pop(number, None)) is not None:
             for index, hypotheses in enumerate(results):
                 waiting[0].deliver(index, hypotheses)
 
-    def _failed(self, number: int, error: BaseException) -> None:
+    def _on_failed(self, number: int, error: BaseException) -> None:
         if (waiting := self._calls.pop(number, None)) is not None:
             waiting[0].fail(error)
 
@@ -304,7 +298,7 @@ def _ended() -> HTTPError:
     return unavailable("the process that searches has ended; ask again")
 
 
-def search_for(connection: Connection, max_batch: int, max_searches: int) -> None:
+def run_searches(connection: Connection, max_batch: int, max_searches: int) -> None:
     """Run the searches requested through a connection by a `SearchProcess`, until its other end is closed.
 
     Args:
@@ -312,9 +306,9 @@ def search_for(connection: Connection, max_batch: int, max_searches: int) -> Non
         max_batch: Most sentences that a worker has in flight.
         max_searches: Most batches at once, besides those of the usual searches.
     """
-    answers = _Answers()
+    answers = _ResultQueue()
     batches = Batches(max_batch, max_searches, answers)
-    messages = _Messages(batches, answers)
+    messages = _MessageHandlers(batches, answers)
 
     def read() -> None:
         try:
@@ -336,7 +330,7 @@ def search_for(connection: Connection, max_batch: int, max_searches: int) -> Non
     batches.close()
 
 
-class _Answers:
+class _ResultQueue:
     """Queue of results and metrics, filled by many threads and sent by one; metrics go with the next result."""
 
     def __init__(self) -> None:
@@ -376,13 +370,13 @@ class _Answers:
 
 
 @dataclass(eq=False)
-class _Asked:
+class _RemoteCall:
     """A call of the server process."""
 
     number: int
     client: str
     results: list[list[Hypothesis]]
-    answers: _Answers
+    answers: _ResultQueue
     left: int
     withdraw: Withdraw | None = None
 
@@ -397,13 +391,13 @@ class _Asked:
 
 
 @dataclass
-class _Messages:
+class _MessageHandlers:
     """Requests of the server process; each method handles one message of `SearchProcess`."""
 
     batches: Batches
-    answers: _Answers
+    answers: _ResultQueue
     _things: dict[int, Any] = field(default_factory=dict)
-    _open: weakref.WeakValueDictionary[int, _Asked] = field(default_factory=weakref.WeakValueDictionary)
+    _open: weakref.WeakValueDictionary[int, _RemoteCall] = field(default_factory=weakref.WeakValueDictionary)
     """Kept alive by their batches."""
 
     def make(self, number: int, packed: bytes) -> None:
@@ -418,7 +412,7 @@ class _Messages:
             try:
                 what = pickle.loads(packed)
                 self._things[number] = _engine(*what) if isinstance(what, tuple) else what
-                spare_what_is_loaded()
+                freeze_loaded_objects()
             except BaseException as found:
                 error = _sendable(found)
             self.answers.put("made", error)
@@ -432,15 +426,15 @@ class _Messages:
         things: Sequence[int],
         sentences: Sequence[Sentence],
         options: SearchOptions,
-        is_usual: bool,
+        has_default_options: bool,
     ) -> None:
         """Queue sentences for search."""
         engine, *shortlist = (self._things[thing] for thing in things)
         options = replace(options, shortlist=shortlist[0]) if shortlist else options
-        asked = _Asked(number, client, [[] for _ in sentences], self.answers, len(sentences))
+        asked = _RemoteCall(number, client, [[] for _ in sentences], self.answers, len(sentences))
         self._open[number] = asked
         try:
-            asked.withdraw = self.batches.submit(asked, engine, sentences, options, is_usual=is_usual)
+            asked.withdraw = self.batches.submit(asked, Search(engine, sentences, options, has_default_options))
         except Exception as error:  # a refusal, or no thread from the system: other searches continue
             asked.fail(error)
 

@@ -27,7 +27,7 @@ CHECK_SECONDS = 1.0
 BACKLOG = 2_048
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 """Names of this machine for its own programs."""
-LAST_SECONDS = 1.0
+REFUSING_SECONDS = 1.0
 """Seconds that requests are still refused after all work has ended."""
 _OTHER_FILES = 200
 """Open files besides connections and their uploads: models, terms, threads, refused connections."""
@@ -210,35 +210,35 @@ async def _watch(
 
     A reload may take minutes; meanwhile the searches are watched, and a shutdown does not wait for it.
     """
-    tending: asyncio.Task[Any] | None = None
+    maintenance: asyncio.Task[Any] | None = None
     while not (stopping.done() or serving.done()):
-        awaited = tending or asyncio.create_task(asked.wait())
+        awaited = maintenance or asyncio.create_task(asked.wait())
         await asyncio.wait({awaited, stopping, serving}, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if tending is None:
+        if maintenance is None:
             awaited.cancel()
         if stopping.done():
             break
         try:
-            await asyncio.to_thread(service.require_processes)
+            await asyncio.to_thread(service.check_processes)
         except ClearheadError as problem:
             return problem
-        if tending is None:
+        if maintenance is None:
             is_asked = asked.is_set()
             asked.clear()
-            tending = asyncio.create_task(asyncio.to_thread(service.tend, all_of_them=is_asked))
-        elif tending.done():
-            await tending
-            tending = None
+            maintenance = asyncio.create_task(asyncio.to_thread(service.maintain, force=is_asked))
+        elif maintenance.done():
+            await maintenance
+            maintenance = None
     return None
 
 
 async def _drain(service: Service) -> None:
     """Refuse new requests and wait for running ones; those that exceed `grace_seconds` are cancelled."""
-    service.end()
+    service.begin_shutdown()
     log_event(logging.INFO, event="ending", requests=service.admission.num_requests)
     until = time.monotonic() + service.config.grace_seconds
     while service.admission.num_requests and time.monotonic() < until:
         await asyncio.sleep(0.05)
     service.admission.cancel_all()
     # New requests still get an answer meanwhile; a closed socket would reset them.
-    await asyncio.sleep(LAST_SECONDS)
+    await asyncio.sleep(REFUSING_SECONDS)

@@ -16,7 +16,7 @@ from clearhead.runtime.device import num_threads
 from clearhead.serving import document_process
 from clearhead.serving.admission import Admission
 from clearhead.serving.batched_search import Job, SharedSearch
-from clearhead.serving.batches import Batches, spare_what_is_loaded
+from clearhead.serving.batches import Batches, freeze_loaded_objects
 from clearhead.serving.file_changes import FileState
 from clearhead.serving.files import TranslatedFiles
 from clearhead.serving.http_errors import HTTPError, unavailable
@@ -34,7 +34,7 @@ from clearhead.translation.result import MemoryMatch
 from clearhead.translation.terminology import Terms
 from clearhead.translation.translator import Translator, searching_by
 
-MOST_REPLACEMENTS = 3
+MAX_REPLACEMENTS = 3
 """Search processes that are replaced within an hour; then the server ends, since something else is wrong."""
 _SMALL_CHARACTERS = 2_000
 """Characters of a request's texts up to which they are prepared at once, which takes a few milliseconds."""
@@ -80,7 +80,7 @@ class Service:
         self._device = device
         self._models: Models | None = None
         self._loading = Lock()
-        self._verifying: Job | None = None
+        self._verification: Job | None = None
         self._refused: dict[str, FileState | None] = {}
         self._seen: dict[str, FileState | None] = {}
         self.metrics = Metrics(
@@ -100,8 +100,8 @@ class Service:
         self.admission = Admission(config, self.metrics)
         self.files = TranslatedFiles(config.keep_file_seconds)
         self.file_memory = MemoryBudget(config.max_file_memory)
-        self._unshared = BoundedSemaphore(num_threads())
-        self._large = BoundedSemaphore(1)
+        self._outside_batches = BoundedSemaphore(num_threads())
+        self._large_texts = BoundedSemaphore(1)
         self._alignments = BoundedSemaphore(num_threads())
 
     @property
@@ -114,11 +114,6 @@ class Service:
     def _reads_files(self) -> bool:
         return not (self.takes_files and document_process.is_stopped())
 
-    @property
-    def search(self) -> SharedSearch:
-        """The search of requests."""
-        return SharedSearch(self._searches)
-
     def require_ready(self) -> None:
         """Raise `HTTPError` unless requests are served.
 
@@ -126,11 +121,10 @@ class Service:
             HTTPError: If the models are still being loaded, the server ends, or a process of it is being replaced.
         """
         self.models  # noqa: B018 - raises while they are being loaded
+        if self.admission.is_ending:
+            raise unavailable("the server is shutting down")
         if not self.is_ready:
-            is_ending = self.admission.is_ending
-            raise unavailable(
-                "the server is shutting down" if is_ending else "a process of the server is being replaced"
-            )
+            raise unavailable("a process of the server is being replaced")
 
     def _begin_searches(self, processes: SearchProcesses) -> SearchProcess:
         connection, number = processes.new()
@@ -159,24 +153,24 @@ class Service:
                 document_process.prepare()
             models = Models({one.name: self._load(one) for one in self._sources})
             self.resources.load(models)
-            spare_what_is_loaded()
+            freeze_loaded_objects()
             self._models = models
 
-    def reload(self, *, all_of_them: bool = False) -> bool:
+    def reload(self, *, force: bool = False) -> bool:
         """Reload replaced models, keys, terms and memories; requests use the old ones meanwhile.
 
         Files that cannot be read, and models whose golden translations have changed, are logged, and the old ones stay
         in use.
 
         Args:
-            all_of_them: Reload everything, also what has not been replaced.
+            force: Reload everything, also what has not been replaced.
 
         Returns:
             Whether a model, terms or a memory were reloaded.
         """
         with self._loading:
             try:
-                if self.keys.reload(always=all_of_them):
+                if self.keys.reload(always=force):
                     log_event(logging.INFO, event="keys", result="done")
             except ClearheadError as error:
                 log_event(logging.ERROR, event="keys", result="refused", error=str(error))
@@ -188,7 +182,7 @@ class Service:
                 is_written = state != self._seen.get(source.name)  # perhaps still being written, and incomplete
                 self._seen[source.name] = state
                 is_known = state in (None, served[source.name].state, self._refused.get(source.name))
-                if (is_known or is_written) and not all_of_them:
+                if (is_known or is_written) and not force:
                     continue
                 try:
                     served[source.name] = self._load(source)
@@ -202,7 +196,7 @@ class Service:
                     is_changed = True
                     self._note_reload("done", model=source.name)
             self._models = Models(served)
-            for name in self.resources.names if all_of_them else self.resources.changed():
+            for name in self.resources.names if force else self.resources.changed():
                 try:
                     self.resources.read(name, self._models)
                 except Exception as error:
@@ -212,45 +206,45 @@ class Service:
                     self._note_reload("done", resource=name)
             return is_changed
 
-    def tend(self, *, all_of_them: bool = False) -> None:
+    def maintain(self, *, force: bool = False) -> None:
         """Periodic maintenance, every second: reload replaced files, remove expired files.
 
         Args:
-            all_of_them: Reload everything, also what has not been replaced.
+            force: Reload everything, also what has not been replaced.
         """
-        is_changed = self.reload(all_of_them=all_of_them)
+        is_changed = self.reload(force=force)
         self.files.sweep()
         if is_changed:
-            spare_what_is_loaded()
+            freeze_loaded_objects()
 
     def _load(self, source: ModelSource) -> ServedModel:
         """Load a model, and verify it through the same shared searches as requests.
 
         Raises:
-            ClearheadError: If `load_model` or `require_processes` fails, it takes too long, or the server ends.
+            ClearheadError: If `load_model` or `check_processes` fails, it takes too long, or the server ends.
         """
-        job = self._verifying = Job("", time.monotonic() + SECONDS_TO_VERIFY, sys.maxsize)
+        job = self._verification = Job("", time.monotonic() + SECONDS_TO_VERIFY, sys.maxsize)
         if self.admission.is_ending:
             job.cancel()
 
-        def as_asked(translator: Translator) -> Translator:
+        def as_served(translator: Translator) -> Translator:
             translator.aligner.passes = self._alignments
-            return searching_by(translator, self.search.decoder(job, translator.decode_config({})))
+            return searching_by(translator, SharedSearch(self._searches).decoder(job, translator.decode_config({})))
 
         try:
-            return load_model(source, device=self._device, as_asked=as_asked)
+            return load_model(source, device=self._device, as_served=as_served)
         except HTTPError as refusal:
             if self._searches.is_ended:
                 raise _UnverifiedError(_ENDED) from None
             raise _UnverifiedError(f"{source.path} cannot be verified: {refusal}") from None
 
-    def end(self) -> None:
+    def begin_shutdown(self) -> None:
         """Refuse new requests, and let the verification of a model fail."""
         self.admission.is_ending = True
-        if self._verifying is not None:
-            self._verifying.cancel()
+        if self._verification is not None:
+            self._verification.cancel()
 
-    def require_processes(self) -> None:
+    def check_processes(self) -> None:
         """Close idle batches; replace other processes that have ended or are stuck.
 
         Replacing a search process refuses its requests; requests that wait for a document reader continue.
@@ -267,7 +261,7 @@ class Service:
             return
         now = time.monotonic()
         self._replaced_at = [one for one in self._replaced_at if now - one < _SECONDS_OF_REPLACEMENTS]
-        if self._search_processes is None or len(self._replaced_at) >= MOST_REPLACEMENTS:
+        if self._search_processes is None or len(self._replaced_at) >= MAX_REPLACEMENTS:
             raise ClearheadError(_ENDED)
         self._replaced_at.append(now)
         reason = "ended" if before.is_ended else "stuck"
@@ -294,10 +288,6 @@ class Service:
             return self.resources.named_terms(name)
         return self.resources.terms(choice.model, choice.source, choice.target)
 
-    def has_memory(self, choice: Choice) -> bool:
-        """Return whether there is a translation memory for a model and its languages."""
-        return self.resources.memory(choice.model, choice.source, choice.target) is not None
-
     def memory(self, choice: Choice, job: Job, least: float | None = None) -> Lookup | None:
         """Return the lookup function of the translation memory for a model and its languages; None without a memory.
 
@@ -320,7 +310,8 @@ class Service:
 
     def translator(self, choice: Choice, job: Job) -> Translator:
         """Return the translator of a model, which searches in the batches shared with other requests."""
-        return searching_by(choice.model.translator, self.search.decoder(job, choice.model.usual))
+        decode = SharedSearch(self._searches).decoder(job, choice.model.default_search)
+        return searching_by(choice.model.translator, decode)
 
     @contextmanager
     def prepared(self, job: Job, texts: Sequence[str]) -> Iterator[None]:
@@ -333,23 +324,23 @@ class Service:
             HTTPError: If the job's deadline passes while waiting.
         """
         if sum(map(len, texts)) > _SMALL_CHARACTERS:
-            _acquire(self._large, job)
-            job.preparation.callback(self._large.release)
+            _acquire(self._large_texts, job)
+            job.preparation.callback(self._large_texts.release)
         with job.preparation:
             yield
 
     @contextmanager
-    def unshared(self, job: Job) -> Iterator[None]:
+    def outside_batches(self, job: Job) -> Iterator[None]:
         """Limit computations outside the batches, such as scoring, to as many at once as there are threads.
 
         Raises:
             HTTPError: If the job's deadline passes while waiting.
         """
-        _acquire(self._unshared, job)
+        _acquire(self._outside_batches, job)
         try:
             yield
         finally:
-            self._unshared.release()
+            self._outside_batches.release()
 
     def close(self) -> bool:
         """Release threads and files; return whether all work ended, so that the process can end too."""

@@ -20,7 +20,7 @@ from clearhead.translation.terminology import Terms
 
 T = TypeVar("T")
 
-EVERY = ""
+ALL_REQUESTS = ""
 """Name of the file that applies to all requests."""
 
 
@@ -48,11 +48,11 @@ class Resources:
         """
         for option, paths in self._paths.items():
             for name, path in paths.items():
-                meant = list(_meant(name, models))
-                if name == EVERY and len(meant) > 1:
+                meant = list(_scopes(name, models))
+                if name == ALL_REQUESTS and len(meant) > 1:
                     raise ConfigError(
                         f"--{option} {path}: there are {len(meant)} pairs of languages; say which it is for, such as "
-                        f"--{option} {_pair(*meant[0])}={path}"
+                        f"--{option} {_pair_name(*meant[0])}={path}"
                     )
                 if option == "memory" and not meant:
                     raise ConfigError(
@@ -78,11 +78,11 @@ class Resources:
         found, remembered = None, None
         if terms is not None:
             found = Terms.load(terms)
-            for model, _, target in _meant(name, models):
-                told = target or next(iter(model.targets), None) if model.is_tagged else None
-                model.translator.translate([], terms=found, target_lang=told)
+            for model, _, target in _scopes(name, models):
+                target_lang = target or next(iter(model.targets), None) if model.is_tagged else None
+                model.translator.translate([], terms=found, target_lang=target_lang)
         if memory is not None:
-            _, source, target = next(_meant(name, models), (None, None, None))  # a new model may have other languages
+            _, source, target = next(_scopes(name, models), (None, None, None))  # a new model may have other languages
             remembered = TranslationMemory.load([memory], from_lang=source, to_lang=target)
         if found is not None:
             self._terms[name] = found
@@ -104,14 +104,14 @@ class Resources:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of terms of each list that requests can name."""
-        return {name: len(one) for name, one in self._terms.items() if name != EVERY}
+        return {name: len(one) for name, one in self._terms.items() if name != ALL_REQUESTS}
 
     def default_terms(self, models: Models) -> list[dict[str, str | int | None]]:
         """Return what is known of the lists that apply without being named, where several apply the one in use first.
 
         Each has `name` (empty if the list has none), `size`, `model`, `source` and `target`; null means every language.
         """
-        found = [(name, *meant) for name in self._terms for meant in _meant(name, models)]
+        found = [(name, *meant) for name in self._terms for meant in _scopes(name, models)]
         found.sort(key=lambda one: _precedence(one[1], *one[2:]).index(one[0]))
         return [
             {"name": name, "size": len(self._terms[name]), "model": model.name, "source": source, "target": target}
@@ -120,7 +120,7 @@ class Resources:
 
     def terms(self, model: ServedModel, source: str | None, target: str | None) -> Terms | None:
         """Return the default terms for a model and its languages, if any."""
-        return _first(self._terms, model, source, target)
+        return _first_applicable(self._terms, model, source, target)
 
     def named_terms(self, name: str) -> Terms:
         """Return the list of terms with a name.
@@ -128,7 +128,7 @@ class Resources:
         Raises:
             HTTPError: If there is none of that name.
         """
-        found = self._terms.get(name) if name != EVERY else None
+        found = self._terms.get(name) if name != ALL_REQUESTS else None
         if found is None:
             known = ", ".join(self.sizes()) or "none"
             raise bad_request(f"no list of terms has this name; there are: {known}")
@@ -136,7 +136,7 @@ class Resources:
 
     def memory(self, model: ServedModel, source: str | None, target: str | None) -> TranslationMemory | None:
         """Return the translation memory for a model and its languages, if any."""
-        return _first(self._memories, model, source, target)
+        return _first_applicable(self._memories, model, source, target)
 
 
 def named_files(given: Sequence[str], option: str) -> dict[str, str]:
@@ -149,7 +149,7 @@ def named_files(given: Sequence[str], option: str) -> dict[str, str]:
     for one in given:
         name, is_named, path = one.partition("=")
         if not is_named or Path(one).exists():
-            name, path = EVERY, one
+            name, path = ALL_REQUESTS, one
         if not path:
             raise ConfigError(f"{option} {one}: write FILE, or NAME=FILE such as de-en=terms.tsv")
         if name in found:
@@ -159,23 +159,23 @@ def named_files(given: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
-def _meant(name: str, models: Models) -> Iterator[tuple[ServedModel, str | None, str | None]]:
+def _scopes(name: str, models: Models) -> Iterator[tuple[ServedModel, str | None, str | None]]:
     """Yield the models and language pairs that a name applies to."""
     for model in models.served.values():
         pairs: list[tuple[str | None, str | None]] = [*model.pairs()] or [(None, None)]
         if name == model.name:
             yield (model, *pairs[0]) if len(pairs) == 1 else (model, None, None)
         else:
-            yield from ((model, *pair) for pair in pairs if name in (EVERY, _pair(model, *pair)))
+            yield from ((model, *pair) for pair in pairs if name in (ALL_REQUESTS, _pair_name(model, *pair)))
 
 
-def _pair(model: ServedModel, source: str | None, target: str | None) -> str:
+def _pair_name(model: ServedModel, source: str | None, target: str | None) -> str:
     return model.name if source is None or target is None else f"{source}-{target}"
 
 
-def _first(read: Mapping[str, T], model: ServedModel, source: str | None, target: str | None) -> T | None:
+def _first_applicable(read: Mapping[str, T], model: ServedModel, source: str | None, target: str | None) -> T | None:
     return next((read[name] for name in _precedence(model, source, target) if name in read), None)
 
 
 def _precedence(model: ServedModel, source: str | None, target: str | None) -> tuple[str, ...]:
-    return model.name, _pair(model, source, target), EVERY
+    return model.name, _pair_name(model, source, target), ALL_REQUESTS

@@ -42,8 +42,7 @@ def translate_texts(
     """
     cut = [list(text_lines(text)) for text in texts]
     lines = [line.text for of_text in cut for line in of_text if line.text]
-    how: dict[str, Any] = {"num_best": num_best, "scores": scores, "alignments": alignments}
-    made = iter(translator.translate(lines, **how, **settings))
+    made = iter(translator.translate(lines, num_best=num_best, scores=scores, alignments=alignments, **settings))
     found = []
     for text, of_text in zip(texts, cut, strict=True):
         own = [next(made) for line in of_text if line.text]

@@ -97,7 +97,7 @@ def spared(monkeypatch) -> list[bool]:
     """Note what would spare all objects of the tests the garbage collection: it looks at each first, for a second."""
     spared: list[bool] = []
     for module in (search_process, service):
-        monkeypatch.setattr(module, "spare_what_is_loaded", lambda: spared.append(True))
+        monkeypatch.setattr(module, "freeze_loaded_objects", lambda: spared.append(True))
     return spared
 
 

@@ -12,7 +12,7 @@ import pytest
 from clearhead.config import ServeConfig
 from clearhead.serving.admission import Admission
 from clearhead.serving.batched_search import Job
-from clearhead.serving.http_errors import ClientGone, HTTPError
+from clearhead.serving.http_errors import ClientDisconnected, HTTPError
 from clearhead.serving.metrics import Metrics
 from clearhead.translation.translator import Translator
 
@@ -115,7 +115,7 @@ def test_work_is_cancelled_when_its_client_disconnects_or_the_server_ends(work):
             if go is None:
                 await begun.wait()
                 work.cancel_all()
-            wanted = pytest.raises(HTTPError, match="broken off") if go is None else pytest.raises(ClientGone)
+            wanted = pytest.raises(HTTPError, match="broken off") if go is None else pytest.raises(ClientDisconnected)
             with wanted:
                 await task
 
@@ -180,12 +180,12 @@ def test_an_error_of_work_whose_client_has_left_is_not_logged_as_unhandled(work)
             ended = threading.Event()
             job.cancel = ended.set
 
-            def broken_off():
+            def cancelled():
                 ended.wait()
                 raise HTTPError(503, "broken off")
 
-            with pytest.raises(ClientGone):
-                await work.run(job, broken_off, lambda: asyncio.sleep(0))
+            with pytest.raises(ClientDisconnected):
+                await work.run(job, cancelled, lambda: asyncio.sleep(0))
         gc.collect()
 
     asyncio.run(ask())

@@ -26,7 +26,7 @@ from clearhead.serving import batches, search_process
 from clearhead.serving.batched_search import Job, SharedSearch
 from clearhead.serving.batches import Batches
 from clearhead.serving.http_errors import HTTPError, place_of
-from clearhead.serving.search_process import SearchProcess, search_for
+from clearhead.serving.search_process import SearchProcess, run_searches
 
 SOURCES = [[5, 9, 11, 2], [7, 2], [30, 31, 32, 33, 34, 35, 2], [12, 13, 2]]
 
@@ -69,7 +69,7 @@ def apart(counted):
 
     def process():
         with theirs:
-            search_for(theirs, 32, 2)
+            run_searches(theirs, 32, 2)
 
     thread = threading.Thread(target=process, daemon=True)
     thread.start()
@@ -135,7 +135,7 @@ def stuck(bundle, monkeypatch):
 def wait_until_read(search):
     """Wait until whoever searches has read all that was asked so far, withdrawals among it: a `sweep` is answered."""
     search.searches.sweep()
-    wait_until(lambda: getattr(search.searches, "_unheard_since", None) is None)
+    wait_until(lambda: getattr(search.searches, "_swept_at", None) is None)
 
 
 def wait_until(condition):
@@ -326,7 +326,7 @@ def test_spare_what_is_loaded_exempts_loaded_objects_from_garbage_collection(cou
     assert spared == [True]
     loaded = [[]]
     assert any(one is loaded for one in gc.get_objects())
-    batches.spare_what_is_loaded()
+    batches.freeze_loaded_objects()
     assert not any(one is loaded for one in gc.get_objects())
 
 
@@ -354,7 +354,7 @@ def test_message_handler_failure_in_either_process_ends_the_search(counted, engi
         if broken == "here":
             there._handlers["found"] = fail
         else:
-            monkeypatch.setattr(search_process._Messages, "search", fail)
+            monkeypatch.setattr(search_process._MessageHandlers, "search", fail)
         with pytest.raises(HTTPError, match="has ended"):
             ask(SharedSearch(there), engine, SearchOptions(bundle.decode))
         assert there.is_ended

@@ -22,7 +22,7 @@ from clearhead.formats.document_files import read_document
 from clearhead.serving import document_process, files
 from clearhead.serving.document_process import TextLimit, memory_of, open_document
 from clearhead.serving.files import TranslatedFiles, uploaded
-from clearhead.serving.http_errors import HTTPError, late
+from clearhead.serving.http_errors import HTTPError, timed_out
 from clearhead.serving.metrics import Metrics
 
 PAGE = "Ein `Hund` und `Katzen`.\n\nZwei.\n\n> <p>Drei</p>\n"
@@ -66,7 +66,7 @@ def test_document_process_above_its_memory_limit_is_answered_413(tmp_path, monke
 
 
 def _fill_the_memory(connection, path, options, limit):
-    document_process.read_document = lambda *_, **__: bytearray(document_process.MOST_MEMORY)
+    document_process.read_document = lambda *_, **__: bytearray(document_process.MAX_MEMORY)
     document_process._serve_document(connection, path, options, limit)
 
 
@@ -99,7 +99,7 @@ def test_document_process_past_its_time_limit_is_ended(tmp_path, monkeypatch):
     before = set(multiprocessing.active_children())
 
     def over():
-        raise late()
+        raise timed_out()
 
     with pytest.raises(HTTPError) as refused, open_document(str(tmp_path / "a.html"), over):
         pass
@@ -149,7 +149,7 @@ def test_a_process_that_forks_is_replaced_when_it_is_stopped_or_its_socket_is_sw
 
 
 def _refuse():
-    raise late()
+    raise timed_out()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
@@ -165,7 +165,7 @@ def test_a_server_whose_files_cannot_be_read_is_not_ready_until_the_process_that
         "before = document_process._forkserver()\n"
         "os.kill(before, signal.SIGSTOP)\n"
         "while not document_process.is_stopped(): pass\n"
-        "print(service.is_ready); service.require_processes(); print(service.is_ready)\n"
+        "print(service.is_ready); service.check_processes(); print(service.is_ready)\n"
         "with document_process.open_document('page.md', tests.no_limit) as document: print(len(document.segments))\n"
         "print(document_process._forkserver() != before)\n"
         "service.close()\n"

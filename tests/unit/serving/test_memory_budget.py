@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from clearhead.serving.http_errors import HTTPError, late
+from clearhead.serving.http_errors import HTTPError, timed_out
 from clearhead.serving.memory_budget import MemoryBudget
 
 
@@ -38,7 +38,7 @@ def test_work_waits_in_order_until_there_is_room():
 
 def test_requests_leave_the_queue_at_their_deadline():
     def over():
-        raise late()
+        raise timed_out()
 
     budget = MemoryBudget(10)
     with budget.taken(6, no_limit):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from hashlib import sha256
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
@@ -22,6 +23,13 @@ ORIGIN = "https://example.org"
 LOCAL = (b"host", b"localhost:5000")
 
 
+def service_of(keys=None, **limits):
+    """Return what the middleware needs of a service."""
+    config, metrics = ServeConfig(**limits), Metrics(num_open=int, num_requests=int, is_ready=bool)
+    admission = Admission(config, metrics)
+    return SimpleNamespace(config=config, metrics=metrics, admission=admission, keys=Keys(keys or {}))
+
+
 def status(*headers, method="POST", target=b"/translate", hosts=("localhost", "::1"), origins=()):
     """Return the status of a request with the given headers."""
     sent = []
@@ -35,23 +43,10 @@ def status(*headers, method="POST", target=b"/translate", hosts=("localhost", ":
     async def send(message):
         sent.append(message)
 
-    metrics = Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
-    config = ServeConfig()
-    admission = Admission(config, metrics)
-    middleware = OutermostMiddleware(
-        app,
-        config=config,
-        metrics=metrics,
-        endpoints=Endpoints(paths=frozenset()),
-        admission=admission,
-        keys=Keys({}),
-        hosts=hosts,
-        origins=origins,
-    )
+    middleware = OutermostMiddleware(app, service_of(), Endpoints(paths=frozenset()), hosts=hosts, origins=origins)
     scope = {"type": "http", "method": method, "path": target.decode(), "raw_path": target, "query_string": b""}
     scope["headers"] = list(headers)
     asyncio.run(middleware(scope, receive, send))
-    admission.close()
     return sent[0]["status"]
 
 
@@ -161,20 +156,13 @@ def asked(path, *headers, body=b"", packet=65_536, has_keys=True, **limits):
     async def send(message):
         sent.append(message)
 
-    metrics = Metrics(num_open=lambda: 0, num_requests=lambda: 0, is_ready=lambda: True)
-    config = ServeConfig(**limits)
-    admission = Admission(config, metrics)
-    keys = {"anna": ApiKey(name="anna", sha256=sha256(KEY.encode()).hexdigest())}
     files, fields = frozenset({"/translate_file"}), frozenset({"/translate", "/translate_file"})
     endpoints = Endpoints(paths=fields | {"/v1/translate"}, with_key_field=fields, with_files=files)
-    known = Keys(keys if has_keys else {})
-    middleware = OutermostMiddleware(
-        app, config=config, metrics=metrics, endpoints=endpoints, admission=admission, keys=known
-    )
+    keys = {"anna": ApiKey(name="anna", sha256=sha256(KEY.encode()).hexdigest())}
+    middleware = OutermostMiddleware(app, service_of(keys if has_keys else {}, **limits), endpoints)
     scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
     scope |= {"headers": [LOCAL, *headers], "client": ("10.0.0.1", 1)}
     asyncio.run(middleware(scope, receive, send))
-    admission.close()
     return sent[0]["status"], seen.get("client"), size
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from clearhead.serving import model_choice
 from clearhead.serving.http_errors import HTTPError
-from clearhead.serving.model_choice import SURE_PERCENT, choose_each, groups, translate_each, unchanged
+from clearhead.serving.model_choice import SURE_PERCENT, choose_each, group_by_choice, translate_each, unchanged
 from clearhead.serving.models import Models
 from unit.serving.test_models import served
 
@@ -74,7 +74,7 @@ def test_an_uncertain_text_is_not_returned_where_nothing_translates_into_the_tar
 def test_the_texts_of_a_model_are_translated_together_and_all_keep_their_order():
     texts = [FRENCH, GERMAN, ENGLISH, FRENCH]
     chosen = choose_each(INTO_ENGLISH, texts, "auto", "en")
-    assert [(choice.source, places) for choice, places in groups(chosen)] == [("fr", [0, 3]), ("de", [1])]
+    assert [(choice.source, places) for choice, places in group_by_choice(chosen)] == [("fr", [0, 3]), ("de", [1])]
     asked = []
 
     def translate(choice, own):
@@ -89,9 +89,9 @@ def test_the_texts_of_a_model_are_translated_together_and_all_keep_their_order()
 @pytest.mark.parametrize("number", [20, 40, 80])
 def test_each_text_is_examined_once_and_each_language_looked_up_once(monkeypatch, number):
     examined, looked_up = [], []
-    detect, stays = model_choice.detect, Models.stays
+    detect, leaves_unchanged = model_choice.detect, Models.leaves_unchanged
     monkeypatch.setattr(model_choice, "detect", lambda *given: examined.append(given) or detect(*given))
-    monkeypatch.setattr(Models, "stays", lambda *given: looked_up.append(given) or stays(*given))
+    monkeypatch.setattr(Models, "leaves_unchanged", lambda *given: looked_up.append(given) or leaves_unchanged(*given))
     choose_each(INTO_ENGLISH, [f"{GERMAN} {at}" for at in range(number)] * 2, "auto", "en")
     assert (len(examined), len(looked_up)) == (number, 1)
 

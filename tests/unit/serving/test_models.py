@@ -112,7 +112,7 @@ def test_unknown_language_error_lists_a_few_of_many_pairs():
 
 def test_a_text_in_the_language_that_is_wanted_stays_as_it_is(models):
     pairs = [("de", "de"), ("pt", "pt_BR"), ("fr", "fr"), ("de", "en"), ("xx", "xx")]
-    assert [models.stays(*pair) for pair in pairs] == [True, True, False, False, False]
+    assert [models.leaves_unchanged(*pair) for pair in pairs] == [True, True, False, False, False]
 
 
 def test_models_languages_lists_sources_with_their_targets(models):

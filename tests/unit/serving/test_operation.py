@@ -43,7 +43,7 @@ from clearhead.serving.keys import Keys, add_key
 from clearhead.serving.log import log_event
 from clearhead.serving.models import ModelSource, load_model
 from clearhead.serving.server import allow_files, bind, serve
-from clearhead.serving.service import MOST_REPLACEMENTS, Service
+from clearhead.serving.service import MAX_REPLACEMENTS, Service
 from clearhead.translation.translator import searching_by
 from processes import check_often, finish, wait_until
 
@@ -414,8 +414,8 @@ def verify_without_end():
 
     load_model = service.load_model
 
-    def reload_model(source, *, device, as_asked):
-        asked = as_asked(load_model(source, device=device).translator)
+    def reload_model(source, *, device, as_served):
+        asked = as_served(load_model(source, device=device).translator)
         log_event(logging.INFO, event="verifying")
         while True:
             asked.translate(["Ein Hund."])
@@ -449,7 +449,7 @@ def test_a_search_that_ended_is_replaced_a_few_times(start_server, models):
         1 << number - 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     )
     assert ask(server, "").status_code == 200
-    for replaced in range(1, MOST_REPLACEMENTS + 1):
+    for replaced in range(1, MAX_REPLACEMENTS + 1):
         os.kill(server.search, signal.SIGKILL)
         wait_until(lambda number=replaced: len(server.all_of("search")) == number, server.process)
         wait_until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200, server.process)
@@ -540,7 +540,7 @@ def test_a_model_is_prepared_by_the_search_of_requests_and_by_no_other(make_bund
 
     monkeypatch.setattr(sys.modules["clearhead.decoding.decode"], "search", counted)
     source = ModelSource("model", tmp_path / "model")
-    model = load_model(source, device="cpu", as_asked=lambda own: searching_by(own, search))
+    model = load_model(source, device="cpu", as_served=lambda own: searching_by(own, search))
     # An engine of its own would keep its weights and its memory for as long as the server runs.
     assert 0 < len(every) <= len(by_requests)
     assert "_edges" in vars(model.translator.term_encoder)  # the first request with a term need not wait for it
@@ -581,7 +581,7 @@ def test_batches_of_a_model_with_few_positions_are_usual(write_model, tmp_path):
     path = write_model(tmp_path / "few", positions="learned", max_positions=64)
     service = Service([ModelSource("de-en", path)], ServeConfig(), Keys({}), device="cpu")
     service.load()
-    assert {batch.is_usual for batch in service._searches._batches.values()} == {True}
+    assert {batch.has_default_options for batch in service._searches._batches.values()} == {True}
     service.close()
 
 
@@ -670,7 +670,7 @@ def test_every_way_to_send_a_large_text_waits_for_its_turn(models):
     with contextlib.ExitStack() as held:
         held.enter_context(service.prepared(other, [large["text"]]))
         for _ in range(num_threads()):
-            held.enter_context(service.unshared(other))
+            held.enter_context(service.outside_batches(other))
         service.config = config.model_copy(update={"request_seconds": 0.5})
         waited = asyncio.run(statuses())
     service.config = config

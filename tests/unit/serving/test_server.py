@@ -640,8 +640,8 @@ def test_headers_without_end_are_refused(server):
 
 
 def test_one_client_does_not_take_all_the_room_of_files(monkeypatch):
-    monkeypatch.setattr(files, "MOST_BYTES", 10)
-    monkeypatch.setattr(files, "MOST_BYTES_OF_A_CLIENT", 6)
+    monkeypatch.setattr(files, "MAX_BYTES", 10)
+    monkeypatch.setattr(files, "MAX_BYTES_PER_CLIENT", 6)
     kept = files.TranslatedFiles(60)
     name = kept.add("anna", "a.txt", b"123", "45")
     with pytest.raises(HTTPError) as refused:
