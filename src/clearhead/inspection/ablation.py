@@ -17,14 +17,12 @@ from clearhead.config import DecodeChanges
 from clearhead.errors import ConfigError, DataError
 from clearhead.evaluation import judge
 from clearhead.inspection.forward_pass import AS_IT_IS
-from clearhead.inspection.heads import AttentionName, attentions
+from clearhead.inspection.heads import ATTENTIONS, AttentionName, attentions
 from clearhead.inspection.tokens import printable
 from clearhead.translation.translator import Translator
 
 if TYPE_CHECKING:
     from clearhead.model.transformer import Transformer
-
-ATTENTIONS: tuple[AttentionName, ...] = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from clearhead.bundle import Bundle
-    from clearhead.decoding.engine import Engine
 
 _NO_WEIGHTS = np.zeros((0, 0, 0, 0), dtype=np.float32)
 
@@ -206,22 +205,14 @@ def _with_engine(
     """Return what the compiled engine computes, which needs no PyTorch."""
     engine = translator.engines.of("fp32")
     assert isinstance(engine, NativeEngine)  # other engines need PyTorch
-    log_probs = _forced_log_probs(engine, source_ids, target_ids)
-    weights = engine.attention(source_ids, target_ids)
-    return _Found(*weights, steps_of(reader, target_ids, log_probs, top=top))
-
-
-def _forced_log_probs(
-    engine: Engine, source_ids: Sequence[int], target_ids: Sequence[int]
-) -> Float32[np.ndarray, "T V"]:
-    """Return the log-probabilities of all tokens at every step of a target, as the model's own distribution."""
     slots, model = engine.slots(1, 1), engine.model.config
     slots.enter(slots.encode([Sentence(0, source_ids, len(target_ids))]))
     everything = np.ones(model.vocab_size, dtype=bool)
-    rows = []
-    for place, token in enumerate([model.bos_id, *target_ids[:-1]]):
-        rows.append(slots.log_probs([Beams([0.0], [token], [0], [everything], place)]))  # (1, V)
-    return np.concatenate(rows)
+    read = [model.bos_id, *target_ids[:-1]]
+    log_probs = np.concatenate(  # the model's own distribution at every step, (T, V)
+        [slots.log_probs([Beams([0.0], [token], [0], [everything], place)]) for place, token in enumerate(read)]
+    )
+    return _Found(*engine.attention(source_ids, target_ids), steps_of(reader, target_ids, log_probs, top=top))
 
 
 def _with_module(

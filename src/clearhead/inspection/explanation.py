@@ -18,6 +18,7 @@ from clearhead.inspection.beam_tree import BeamTree
 from clearhead.inspection.head_roles import HeadRole, cross_roles, self_roles
 from clearhead.inspection.head_statistics import head_statistics
 from clearhead.inspection.heads import (
+    ATTENTIONS,
     AttentionName,
     Head,
     Projections,
@@ -152,11 +153,7 @@ class Explanation:
     @property
     def attentions(self) -> dict[AttentionName, Float32[np.ndarray, "L H rows columns"]]:
         """The attention weights of the attentions that the model has, by name."""
-        all_three: dict[AttentionName, np.ndarray] = {
-            "encoder": self.encoder,
-            "decoder": self.decoder,
-            "cross": self.cross,
-        }
+        all_three = {name: getattr(self, name) for name in ATTENTIONS}
         return {name: weights for name, weights in all_three.items() if len(weights)}
 
     @cached_property
@@ -274,7 +271,7 @@ class Explanation:
             "kind": self.kind,
             "model": dict(self.model),
             **{name: plain_values(getattr(self, name)) for name in _AS_THEY_ARE},
-            **{name: present(getattr(self, name)) for name in ("encoder", "decoder", "cross", "alignment")},
+            **{name: present(getattr(self, name)) for name in (*ATTENTIONS, "alignment")},
             "alignment_head": {**self.alignment_head._asdict(), "name": str(self.alignment_head)}
             if len(self.cross)
             else None,

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from clearhead.errors import ConfigError, DataError
-from clearhead.inspection.ablation import ATTENTIONS
 from clearhead.inspection.canvas import literal, token_label
 from clearhead.inspection.compare import ExplanationComparison
 from clearhead.inspection.explanation import Explanation
-from clearhead.inspection.heads import AttentionName
+from clearhead.inspection.heads import ATTENTIONS, AttentionName
 from clearhead.inspection.pictures import HeadGrid, HeadValues, Links, Tree, TreeNode
 from clearhead.inspection.plots import Figure, HeatMap
 from clearhead.inspection.tokens import Span
@@ -76,7 +75,7 @@ def require_picture(picture: str) -> None:
     Raises:
         ConfigError: If it is neither.
     """
-    if picture not in PICTURES and not re.fullmatch(r"(encoder|decoder|cross)\.\d{1,9}\.\d{1,9}", picture):
+    if picture not in PICTURES and not re.fullmatch(rf"({'|'.join(ATTENTIONS)})\.\d{{1,9}}\.\d{{1,9}}", picture):
         raise ConfigError(f"there is no picture {picture!r}; there are {', '.join(PICTURES)}")
 
 

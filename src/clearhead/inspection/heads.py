@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 AttentionName = Literal["encoder", "decoder", "cross"]
 """Encoder self-attention, decoder self-attention, or cross-attention to the source."""
+ATTENTIONS: tuple[AttentionName, ...] = get_args(AttentionName)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,18 +1,19 @@
-"""The part "walk": a sentence from its ids to the next token, with every number."""
+"""The part "walk": a sentence from its ids to the next token, with every number, as text, data and a page."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from clearhead.paper.parts import Check, ModelPart, magnitude, part_text
 from clearhead.paper.plain import Matrix
 from clearhead.paper.walk.model import EMBEDDING, SENTENCE, VOCABULARY, WEIGHTS, words_of
-from clearhead.paper.walk.page import walk_page
+from clearhead.paper.walk.rendering import ShownMatrix, ShownStage, ShownStep, render_walk
 from clearhead.paper.walk.stages import walked
 from clearhead.paper.walk.steps import DECIMALS, MOST_DECIMALS, NamedMatrix, Walk, WalkStep
-from clearhead.paper.walk.text import walk_lines
+from clearhead.paper.walk.text import ending, introduction, labels, walk_lines
 
 _TOLERANCE = 1e-6
 """The table of positions and the log-probabilities of a search are float32; all else is float64."""
@@ -51,7 +52,7 @@ def walk(text: str = SENTENCE) -> ModelPart:
             ],
         },
         checks=checks,
-        pages={"walk": walk_page(walk, title)},
+        pages={"walk": _page(walk, title)},
     )
 
 
@@ -96,6 +97,29 @@ def _step_data(step: WalkStep) -> dict[str, Any]:
 
 def _table_data(table: NamedMatrix) -> dict[str, Any]:
     return {"rows": table.rows, "columns": table.columns, "values": _finite(table.values)}
+
+
+def _page(walk: Walk, title: str) -> str:
+    stages = [
+        ShownStage(stage.name, stage.place, stage.about, [_shown(step) for step in stage.steps])
+        for stage in walk.stages
+    ]
+    return render_walk(title, introduction(walk), stages, ending(walk))
+
+
+def _shown(step: WalkStep) -> ShownStep:
+    operands, weights, results = labels(step)
+    groups = (
+        (operands, step.operands, step.decimals),
+        (weights, step.weights, 0),
+        (results, step.results, DECIMALS),
+    )
+    shown = [(heading, _matrices(tables, decimals)) for heading, tables, decimals in groups if tables]
+    return ShownStep(step.formula, step.lines, shown)
+
+
+def _matrices(tables: Iterable[NamedMatrix], decimals: int) -> list[ShownMatrix]:
+    return [ShownMatrix(one.name, one.cells(decimals), one.rows, one.columns) for one in tables]
 
 
 def _finite(matrix: Matrix) -> list[list[float | None]]:
