@@ -21,7 +21,7 @@ PANELS = {
     "Search": "--beam --length-penalty --nbest --diversity --prefix --sample --mbr --temperature --epsilon --top-k "
     "--top-p --seed",
     "Terms and memory": "--terms --memory --fuzzy",
-    "Documents": "--keys --paragraphs --skip-bad-units --only-missing",
+    "Documents": "--paragraphs --skip-bad-units --only-missing",
     "Speed": "--batch-tokens --precision --shortlist --device --threads --workers",
     "More": "--split --as-is --protect-numbers --ensemble --report --alignments --align-by --gold-alignments "
     "--gold-base --ablate --compare-text --golden",

@@ -51,6 +51,7 @@ class DocumentOptions(OptionGroup):
         help="Keys of a .json file below which strings are translated, separated by commas: names such as label, "
         "or paths such as button.label.",
         show_default="all strings are",
+        rich_help_panel="Documents",
     )
     from_lang: str | None = typer.Option(
         None,
