@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clearhead.config import DecodeConfig, Sampling
+from clearhead.decoding.engine import rows_of
 from clearhead.decoding.rules import rank_penalty
 from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Sentence
@@ -96,11 +97,9 @@ def advance_samples(
     drawn = [draw_token(row, float(chance), sampling) for row, chance in zip(log_probs, chances, strict=True)]
     scores = np.array([score for sampled in active for score in sampled.scores], dtype=np.float32)
     # Add in float32, as the compiled core does when it scores.
-    totals, first = (scores + log_probs[np.arange(len(drawn)), drawn]).tolist(), 0
-    for sampled in active:
-        last = first + len(sampled.scores)
-        sampled.advance(totals[first:last], drawn[first:last], eos_id)
-        first = last
+    totals = (scores + log_probs[np.arange(len(drawn)), drawn]).tolist()
+    for sampled, rows in zip(active, rows_of(active), strict=True):
+        sampled.advance(totals[rows], drawn[rows], eos_id)
 
 
 def seed_of(seed: int, number: int, ids: Sequence[int]) -> int:
@@ -229,12 +228,10 @@ def advance_diverse(
 ) -> None:
     """Choose the next token of every open hypothesis."""
     chosen = choose_diverse(log_probs, [len(searched.scores) for searched in active], diversity)
-    gains, tokens, first = log_probs[np.arange(len(chosen)), chosen].tolist(), chosen.tolist(), 0
-    for searched in active:
-        last = first + len(searched.scores)
-        scores = [score + gain for score, gain in zip(searched.scores, gains[first:last], strict=True)]
-        searched.advance(scores, tokens[first:last], eos_id, rank_penalty(searched.length + 1, config))
-        first = last
+    gains, tokens = log_probs[np.arange(len(chosen)), chosen].tolist(), chosen.tolist()
+    for searched, rows in zip(active, rows_of(active), strict=True):
+        scores = [score + gain for score, gain in zip(searched.scores, gains[rows], strict=True)]
+        searched.advance(scores, tokens[rows], eos_id, rank_penalty(searched.length + 1, config))
 
 
 def choose_diverse(

@@ -13,7 +13,7 @@ import numpy as np
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding.best_tokens import best_continuations
-from clearhead.decoding.engine import Candidates, Engine, leave_slot
+from clearhead.decoding.engine import Candidates, Engine, leave_slot, rows_of
 from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, can_win, first_token, rank_penalty, score_to_beat
 from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Sentence
@@ -101,11 +101,10 @@ def beam_search(
     active = list(searches)  # by slot
     while active:
         log_probs = slots.log_probs(active)  # (R, V)
-        ends = np.cumsum([len(searched.scores) for searched in active])[:-1]
         # At most K of the best 2 K end, so the K best open ones are always among them.
         best = best_continuations(active, log_probs, config.beam_size, most=2 * config.beam_size)
-        for searched, candidates, own in zip(active, best, np.split(log_probs, ends), strict=True):
-            step = _advance(searched, candidates, own, config, num_best, model.eos_id)
+        for searched, candidates, rows in zip(active, best, rows_of(active), strict=True):
+            step = _advance(searched, candidates, log_probs[rows], config, num_best, model.eos_id)
             if observer is not None:
                 observer(step)
         for slot in reversed(range(len(active))):

@@ -49,6 +49,13 @@ class Beams:
     """Number of target tokens written."""
 
 
+def rows_of(active: Sequence[Beams]) -> Iterator[slice]:
+    """Yield the rows of each sentence, in arrays with a row for each open hypothesis of all sentences."""
+    first = 0
+    for beams in active:
+        yield slice(first, first := first + len(beams.scores))
+
+
 def leave_slot(slot: int, *columns: list[Any]) -> None:
     """Remove a slot from lists with an entry for each; the last entry moves there."""
     for column in columns:

@@ -21,6 +21,7 @@ import numpy as np
 from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.best_tokens import best_tokens
 from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD, Progress, Required
+from clearhead.decoding.engine import rows_of
 from clearhead.decoding.rules import Hypothesis, can_win, rank_penalty, score_to_beat
 from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Sentence
@@ -112,12 +113,8 @@ def advance_constrained(
         options: Options of the search.
         eos_id: The end token.
     """
-    first = 0
-    for searched in active:
-        last = first + len(searched.scores)
-        rows = log_probs[first:last]
-        searched.advance(list(_candidates(searched, rows, options.config.beam_size)), eos_id, options)
-        first = last
+    for searched, rows in zip(active, rows_of(active), strict=True):
+        searched.advance(list(_candidates(searched, log_probs[rows], options.config.beam_size)), eos_id, options)
 
 
 def _candidates(

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from clearhead.config import ModelConfig
 from clearhead.decoding.rules import first_token, never_written
 from clearhead.decoding.token_masks import Mask
 from clearhead.model.cache import DecoderCache
@@ -74,9 +75,16 @@ def next_log_probs(
     logits, batch.cache = model.decode(newest[:, None], batch.memory, batch.memory_mask, batch.cache)
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
     log_probs = logits[:, 0].float().log_softmax(dim=-1)
+    return restricted(log_probs, masks, model.config)
+
+
+def restricted(
+    log_probs: Float[Tensor, "R V"], masks: Sequence[Mask | None], config: ModelConfig
+) -> Float[Tensor, "R V"]:
+    """Exclude the tokens that a row's mask excludes, or without a mask never-written ones; return the same tensor."""
     for row, mask in enumerate(masks):
         if mask is None:
-            log_probs[row, never_written(model.config)] = float("-inf")
+            log_probs[row, never_written(config)] = float("-inf")
         else:
             log_probs[row, ~torch.from_numpy(mask).to(log_probs.device)] = float("-inf")
     return log_probs

@@ -17,11 +17,12 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from clearhead.config import DecodePrecision
-from clearhead.decoding.engine import Beams, Candidates, Engine
+from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_tokens, log_probs_of_all
+from clearhead.decoding.pytorch.module_engine import TransformerEngine
 from clearhead.decoding.pytorch.slots import SlotRows
-from clearhead.decoding.pytorch.weights import PackedModel, cross_attention_of_pairs
+from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.rules import candidates_of_row
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
@@ -34,18 +35,14 @@ _ON_GPU = 16
 """`Engine.batch_factor` on a GPU, where a step of a search takes as long for hundreds of sentences as for one."""
 
 
-class PyTorchEngine(Engine):
+class PyTorchEngine(TransformerEngine):
     """A `Transformer` in PyTorch; it computes no gradients: use it inside `computing`.
 
     Raises:
         ValueError: If the model has no decoder.
     """
 
-    model: Transformer
-
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
-        if not model.config.num_decoder_layers:
-            raise ValueError("an encoder alone writes nothing")
         super().__init__(model, precision)
         if model.device.type != "cpu":
             self.batch_factor = _ON_GPU
@@ -69,11 +66,6 @@ class PyTorchEngine(Engine):
         """Return PyTorch's inference mode."""
         return torch.inference_mode()
 
-    def num_workers(self, most: int) -> int:
-        """Return 1, because PyTorch's own threads share every product."""
-        del most
-        return 1
-
     def slots(
         self, beam_size: int, max_slots: int, shortlist: Shortlist | None = None, team: Team | None = None
     ) -> PyTorchSlots:
@@ -81,18 +73,6 @@ class PyTorchEngine(Engine):
         del team
         listed = None if shortlist is None else ListedTokens(self.packed, shortlist)  # it holds the search's sentences
         return PyTorchSlots(self.packed, beam_size, max_slots, listed)
-
-    @torch.inference_mode()
-    def cross_attention(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[Float[np.ndarray, "L H T S"]]:
-        """Return for each pair the cross-attention weights of every head, at the steps that write the target.
-
-        Args:
-            sources: Source ids of each sentence, ended by `eos_id`.
-            targets: Target ids of each sentence, ended by `eos_id`.
-        """
-        return cross_attention_of_pairs(self.model, sources, targets)
 
     def token_log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]

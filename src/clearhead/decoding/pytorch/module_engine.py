@@ -18,19 +18,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from clearhead.config import DecodePrecision
 from clearhead.decoding.best_tokens import best_continuations
 from clearhead.decoding.engine import Beams, Candidates, Engine, Slots, leave_slot
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.pytorch.weights import cross_attention_of_pairs
+from clearhead.decoding.pytorch.weights import cross_attention_weights
 from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
-from clearhead.decoding.step import token_log_probs
+from clearhead.decoding.step import pad_batch, restricted, token_log_probs
 from clearhead.model.transformer import Transformer
 
 
-class ModuleEngine(Engine):
-    """A `Transformer` that computes itself, in its own precision.
+class TransformerEngine(Engine):
+    """What the engines in PyTorch have in common.
 
     Raises:
         ValueError: If the model has no decoder.
@@ -38,19 +39,47 @@ class ModuleEngine(Engine):
 
     model: Transformer
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
         if not model.config.num_decoder_layers:
             raise ValueError("an encoder alone writes nothing")
+        super().__init__(model, precision)
+
+    def num_workers(self, most: int) -> int:
+        """Return 1: PyTorch's own threads share every product, and hooks of a module may keep state."""
+        del most
+        return 1
+
+    def cross_attention(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Float[np.ndarray, "L H T S"]]:
+        """Return for each pair the cross-attention weights of every head, at the steps that write the target.
+
+        Args:
+            sources: Source ids of each sentence, ended by `eos_id`.
+            targets: Target ids of each sentence, ended by `eos_id`.
+        """
+        pad_id, device = self.model.config.pad_id, self.model.device
+        source, target = (pad_batch([list(ids) for ids in side], pad_id).to(device) for side in (sources, targets))
+        with self.computing():
+            weights = cross_attention_weights(self.model, source, target)
+            layers = [layer.float().numpy(force=True) for layer in weights]
+        sizes = zip(map(len, targets), map(len, sources), strict=True)
+        return [np.stack([layer[pair, :, :t, :s] for layer in layers]) for pair, (t, s) in enumerate(sizes)]
+
+
+class ModuleEngine(TransformerEngine):
+    """A `Transformer` that computes itself, in its own precision.
+
+    Raises:
+        ValueError: If the model has no decoder.
+    """
+
+    def __init__(self, model: Transformer) -> None:
         super().__init__(model)
 
     def computing(self) -> AbstractContextManager[Any]:
         """Return a context without gradients and without dropout."""
         return _evaluating(self.model)
-
-    def num_workers(self, most: int) -> int:
-        """Return 1: hooks may keep state, and PyTorch's own threads share every product."""
-        del most
-        return 1
 
     def slots(
         self, beam_size: int, max_slots: int, shortlist: Shortlist | None = None, team: Team | None = None
@@ -60,13 +89,6 @@ class ModuleEngine(Engine):
         if shortlist is not None:
             shortlist.check(self.model.config)
         return ModuleSlots(self.model, beam_size, shortlist)
-
-    def cross_attention(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> list[Float[np.ndarray, "L H T S"]]:
-        """Return for each pair the cross-attention weights of every head, at the steps that write the target."""
-        with self.computing():
-            return cross_attention_of_pairs(self.model, sources, targets)
 
     def token_log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
@@ -130,13 +152,7 @@ class ModuleSlots:
             is_left_out = torch.ones(logits.size(1), dtype=torch.bool, device=logits.device)
             is_left_out[[*listed, model.config.eos_id, *never_written(model.config)]] = False
             logits = logits.masked_fill(is_left_out, float("-inf"))
-        log_probs = logits.log_softmax(dim=-1)
-        for row, mask in enumerate(beams.masks):
-            if mask is None:
-                log_probs[row, never_written(model.config)] = float("-inf")
-            else:
-                log_probs[row, ~torch.from_numpy(mask).to(log_probs.device)] = float("-inf")
-        return log_probs
+        return restricted(logits.log_softmax(dim=-1), beams.masks, model.config)
 
 
 @contextmanager

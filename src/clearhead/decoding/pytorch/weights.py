@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -22,7 +21,6 @@ from torch.nn import functional
 from clearhead.config import DecodePrecision
 from clearhead.config.known import ANY, COMMON, EITHER, POSITIONS, Known, unknown_settings
 from clearhead.decoding.pytorch.slots import SlotCache, SlotRows
-from clearhead.decoding.step import pad_batch
 from clearhead.errors import ModelError
 from clearhead.kernels.products import Product, make_product
 from clearhead.model.attention import MultiHeadAttention
@@ -306,21 +304,3 @@ def cross_attention_weights(
     """
     start = target.new_full((len(target), 1), model.config.bos_id)
     return model.attention_weights(source, torch.cat([start, target[:, :-1]], dim=1)).cross
-
-
-def cross_attention_of_pairs(
-    model: Transformer, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> list[Float[np.ndarray, "L H T S"]]:
-    """Return for each pair the cross-attention weights of every head, at the steps that write the target.
-
-    Args:
-        model: An encoder-decoder in evaluation mode.
-        sources: Source ids of each sentence, ended by `eos_id`.
-        targets: Target ids of each sentence, ended by `eos_id`.
-    """
-    source, target = (
-        pad_batch([list(ids) for ids in side], model.config.pad_id).to(model.device) for side in (sources, targets)
-    )
-    layers = [layer.float().numpy(force=True) for layer in cross_attention_weights(model, source, target)]
-    sizes = zip(map(len, targets), map(len, sources), strict=True)
-    return [np.stack([layer[pair, :, :t, :s] for layer in layers]) for pair, (t, s) in enumerate(sizes)]
