@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,18 +15,8 @@ import pytest
 import torch
 from filelock import FileLock
 
-from clearhead.translation import golden
-
 if TYPE_CHECKING:
     from published import Published
-
-
-@pytest.fixture(scope="package", autouse=True)
-def fewer_candidates() -> Iterator[None]:
-    """Choose the 8 golden sentences of a model among 12, not 48: that took longer than the rest of an import."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(golden, "_CANDIDATES", 12)
-        yield
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +48,13 @@ def directories(made_once: Path) -> Callable[[str], Published]:
         return once(made_once / name.replace(" ", "-"), lambda directory: make(name, directory))
 
     return find
+
+
+@pytest.fixture
+def layout(request: pytest.FixtureRequest, directories: Callable[[str], Published], tmp_path: Path) -> Published:
+    """Return a copy of a published directory, named by the parameter, that may be changed."""
+    published = directories(request.param)
+    return replace(published, directory=Path(shutil.copytree(published.directory, tmp_path / "theirs")))
 
 
 @pytest.fixture(scope="session")

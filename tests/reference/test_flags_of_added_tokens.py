@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,6 @@ LINES = [
 FLAGS = ["lstrip", "rstrip", "single_word"]
 FAST = {"marian", "m2m100", "t5"}
 FROM_PIECES = {"spiece.model", "sentencepiece.bpe.model", "source.spm"}
-
-
-@pytest.fixture
-def layout(request: pytest.FixtureRequest, directories: Any, tmp_path: Path) -> Published:
-    """Return a copy of a published directory that may be changed."""
-    published = directories(request.param)
-    shutil.copytree(published.directory, tmp_path / "theirs")
-    return Published(tmp_path / "theirs", *list(vars(published).values())[1:])
 
 
 def with_added(layout: Published, *tokens: tokenizers.AddedToken) -> Any:

@@ -7,7 +7,6 @@ directory's own is refused, also where every score is right.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,6 @@ SEVERAL = {"mbart", "mbart-50", "nllb", "m2m100"}
 FAST = {"marian", "t5", "bart", "bert-generation"}
 LAYOUTS = [name if name in FAST else slow(name) for name in PUBLISHED]
 WITHOUT_LANGUAGES = [name if name in FAST else slow(name) for name in PUBLISHED if name not in SEVERAL]
-
-
-@pytest.fixture
-def layout(request: pytest.FixtureRequest, directories: Any, tmp_path: Path) -> Published:
-    published = directories(request.param)
-    shutil.copytree(published.directory, tmp_path / "theirs")
-    return Published(tmp_path / "theirs", *list(vars(published).values())[1:])
 
 
 def change(directory: Path, **settings: Any) -> None:

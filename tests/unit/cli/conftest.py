@@ -1,12 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
+
+from clearhead.files import writing
 
 
 @pytest.fixture
@@ -37,3 +42,40 @@ def write_lines(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+def _killed_at_flush(last: int, function: Callable[[], object]) -> int:
+    """Call a function in a process that is killed in the place of its flush of such a number; return how it ended."""
+    flush, done = writing._flush, itertools.count(1)
+
+    def flush_or_die(path: Path) -> None:
+        if next(done) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        flush(path)
+
+    if process := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    try:
+        writing._flush = flush_or_die
+        function()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+@pytest.fixture
+def killed_at_flushes() -> Callable[..., Iterator[int]]:
+    """Return a function that calls another in processes that are killed, each at a later flush of a file.
+
+    It yields how each ended, until one comes to the end of the call: with 0.
+    """
+
+    def run(function: Callable[[], object], every: int) -> Iterator[int]:
+        status, last = -1, 1
+        while status:
+            status = _killed_at_flush(last, function)
+            assert status in (0, -signal.SIGKILL)
+            yield status
+            last += every
+
+    return run

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import re
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,6 @@ from safetensors.torch import load_file
 
 from clearhead.cli.export import export
 from clearhead.errors import ConfigError, DataError, ModelError
-from clearhead.files import writing
 from clearhead.interop import export_model as exports
 from clearhead.interop import imported
 from clearhead.interop.ctranslate2.model_bin import read_model_bin
@@ -268,33 +265,15 @@ def test_export_writes_nothing_when_the_comparison_fails(make_model_dir, tmp_pat
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.usefixtures("unproven")
-def test_a_killed_export_leaves_all_or_nothing_and_can_be_run_again(make_model_dir, tmp_path, run_command):
-    model, output, flush = make_model_dir(), tmp_path / "theirs", writing._flush
-
-    def export_in_child(last: int) -> int:
-        """Export in a process that is killed in the place of its flush of such a number; return how it ended."""
-        done = itertools.count(1)
-
-        def flush_or_die(path: Path) -> None:
-            if next(done) == last:
-                os.kill(os.getpid(), signal.SIGKILL)
-            flush(path)
-
-        if process := os.fork():
-            return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        try:
-            writing._flush = flush_or_die
-            run_command(export, model, "-o", output, "--to", "hf")
-            os._exit(0)
-        finally:
-            os._exit(1)
-
+def test_a_killed_export_leaves_all_or_nothing_and_can_be_run_again(
+    make_model_dir, tmp_path, run_command, killed_at_flushes
+):
+    model, output = make_model_dir(), tmp_path / "theirs"
     run_command(export, model, "-o", tmp_path / "whole", "--to", "hf")
     files = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
     ended = []
-    while not ended or ended[-1]:
-        ended.append(export_in_child(1 + 3 * len(ended)))
-        assert ended[-1] in (0, -signal.SIGKILL)
+    for status in killed_at_flushes(lambda: run_command(export, model, "-o", output, "--to", "hf"), every=3):
+        ended.append(status)
         if output.exists():
             assert {path.name: path.read_bytes() for path in output.iterdir()} == files
             break  # killed after the rename: the new file stays

@@ -6,11 +6,9 @@ What comes in is compared with its own library in tests/reference/test_import.py
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import os
 import shutil
-import signal
 import zipfile
 from pathlib import Path
 
@@ -24,7 +22,6 @@ from clearhead.cli.import_model import import_model
 from clearhead.cli.translate import translate
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import writing
 from clearhead.files.tensors import model_tensors
 from clearhead.inspection.explain import explain
 from clearhead.interop import export_state, imported
@@ -155,38 +152,20 @@ def test_import_replaces_an_existing_model_only_with_force(directory, tmp_path, 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.parametrize("is_there", [slow(False), True])
 @pytest.mark.usefixtures("without_their_library")
-def test_a_killed_import_leaves_the_older_model_or_none(directory, tmp_path, run_command, monkeypatch, is_there):
-    output, flush = tmp_path / "ours", writing._flush
+def test_a_killed_import_leaves_the_older_model_or_none(
+    directory, tmp_path, run_command, monkeypatch, killed_at_flushes, is_there
+):
+    output = tmp_path / "ours"
     translated = [{"source": "Hund", "text": "dog", "score": -1.0}]
     monkeypatch.setattr("clearhead.conversion.make_golden", lambda _: translated)  # each takes a while
-
-    def import_in_child(last: int) -> int:
-        """Import in a process that is killed in the place of its flush of such a number; return how it ended."""
-        done = itertools.count(1)
-
-        def flush_or_die(path: Path) -> None:
-            if next(done) == last:
-                os.kill(os.getpid(), signal.SIGKILL)
-            flush(path)
-
-        if process := os.fork():
-            return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        try:
-            writing._flush = flush_or_die
-            run_command(import_model, directory, "-o", output, "--force")
-            os._exit(0)
-        finally:
-            os._exit(1)
-
     if is_there:
         run_command(import_model, directory, "-o", output)
     ended = []
-    while not ended or ended[-1]:
-        ended.append(import_in_child(1 + 4 * len(ended)))
-        assert ended[-1] in (0, -signal.SIGKILL)
+    for status in killed_at_flushes(lambda: run_command(import_model, directory, "-o", output, "--force"), every=4):
+        ended.append(status)
         if output.exists():
             assert load_bundle(output).golden == translated  # whole, or a checksum would not fit
-        assert output.exists() or (not is_there and ended[-1])
+        assert output.exists() or (not is_there and status)
     assert len(ended) > 3
 
 
