@@ -85,6 +85,7 @@ VARYING = (
     (r"(?m)^[\w-]{43}$", "KEY"),
     (r'(^|\n)(\{"name": "\w+", "sha256": )"\w+"', r"\1\2SHA256"),
     (r"(download_file|file_report)/[\w%-]+", r"\1/NAME"),
+    (r"\.[0-9a-f]{16}\.partial\b", ".NAME.partial"),
     (r"http://(127\.0\.0\.1|localhost):\d+", r"http://\1:PORT"),
     (r'("port": )\d+', r"\1PORT"),
     (r" at 0x[0-9a-f]+", " at ADDRESS"),
