@@ -94,15 +94,15 @@ _told: set[str] = set()
 def fail_if_left(before: Running) -> None:
     """Wait for what has been started since; fail, and say what it is, if it does not end."""
     start = time.monotonic()
-    is_collected = False
+    collection = SECONDS_TO_COLLECTION
     while left := [name for name in _left(before) if name not in _told]:
         waited = time.monotonic() - start
         if waited > SECONDS_TO_END:
             _told.update(left)
             pytest.fail("left behind: " + ", ".join(left), pytrace=False)
-        if waited > SECONDS_TO_COLLECTION and not is_collected:
+        if waited > collection:
             gc.collect()  # so that an unclosed file or socket in a cycle is reported here, not in a later test
-            is_collected = True
+            collection *= 2
         time.sleep(0.01)
 
 

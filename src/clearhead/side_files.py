@@ -81,7 +81,7 @@ def read_side_files(directory: Path, config: Mapping[str, Any]) -> dict[str, Any
         Name to content; None if an earlier version wrote the directory, which did not list them.
 
     Raises:
-        ModelError: If one is missing or damaged.
+        ModelError: If one in JSON is missing or cannot be read.
     """
     listed = config.get("side_files")
     if listed is None:

@@ -50,7 +50,8 @@ COMMON: Known = {
     "positions": POSITIONS,
     "tying": ("three-way", "decoder", "embeddings", "none"),
 }
-"""What every engine and writer computes. What only some of them compute is in their own lists, which begin with it."""
+"""What every engine and writer computes, unless its own list, which begins with this one, has less of it. A new value
+belongs into the lists of those that compute it, and here only if all do."""
 
 
 def unknown_settings(config: ModelConfig, known: Known) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clearhead.decoding.engine import rows_of
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def best_continuations(
         most: Continuations of a sentence, of any of its hypotheses; as many as can matter if None.
     """
     gains, tokens = best_tokens(log_probs, most or candidates_of_row(beam_size))
-    ends = np.cumsum([len(beams.scores) for beams in active])[:-1]
-    for beams, gain, token in zip(active, np.split(gains, ends), np.split(tokens, ends), strict=True):
+    for beams, rows in zip(active, rows_of(active), strict=True):
+        gain, token = gains[rows], tokens[rows]
         scores = (np.array(beams.scores, dtype=np.float32)[:, None] + gain).ravel()
         places = np.argsort(-scores, kind="stable")[: most or candidates_of_sentence(beam_size)]
         numbers = (places // gain.shape[1]).tolist()

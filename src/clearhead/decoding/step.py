@@ -66,12 +66,7 @@ def pad_batch(sequences: list[list[int]], pad_id: int) -> Int[Tensor, "B S"]:
 def next_log_probs(
     model: Transformer, batch: DecodingBatch, newest: Int[Tensor, " R"], masks: Sequence[Mask | None]
 ) -> Float[Tensor, "R V"]:
-    """Feed each row its newest token and return the log-probabilities of the next.
-
-    Tokens that a row's mask excludes get minus infinity. Without a mask, these are padding and the start token, unless
-    it is also the end token. The others keep the model's own probability, so that search scores are comparable with
-    `score`.
-    """
+    """Feed each row its newest token and return the log-probabilities of the next, `restricted` by its mask."""
     logits, batch.cache = model.decode(newest[:, None], batch.memory, batch.memory_mask, batch.cache)
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
     log_probs = logits[:, 0].float().log_softmax(dim=-1)
@@ -81,7 +76,11 @@ def next_log_probs(
 def restricted(
     log_probs: Float[Tensor, "R V"], masks: Sequence[Mask | None], config: ModelConfig
 ) -> Float[Tensor, "R V"]:
-    """Exclude the tokens that a row's mask excludes, or without a mask never-written ones; return the same tensor."""
+    """Give the tokens that a row's mask excludes minus infinity, and return the same tensor.
+
+    Without a mask, these are padding and the start token, unless it is also the end token. The others keep the model's
+    own probability, so that search scores are comparable with `score`.
+    """
     for row, mask in enumerate(masks):
         if mask is None:
             log_probs[row, never_written(config)] = float("-inf")

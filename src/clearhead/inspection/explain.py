@@ -84,8 +84,8 @@ def explain(
     if has_decoder and (search or target is None):
         tree = record_search(translator.engines.of("fp32"), line.source_ids, config, given_prefix(line.given))
         searched_ids = list(tree.hypothesis.tokens)
-        searched_text = line.reader.text(searched_ids[len(line.given) :])
-        if target is None and searched_ids != target_ids and searched_text == line.translation:
+        searched = searched_ids[len(line.given) :]
+        if target is None and searched_ids != target_ids and line.reader.text(searched) == line.translation:
             # The search may tokenize the text differently from the tokenizer; explain the tokens of the search.
             target_ids, score = searched_ids, tree.hypothesis.log_prob
     # The module computes where it can, because only it has states, queries and keys.

@@ -192,7 +192,7 @@ class Batches:
 
     Args:
         max_batch: Most sentences that a worker has in flight.
-        max_searches: Most batches at once, besides those of the usual searches.
+        max_searches: Most batches at once, besides those of searches with default options.
         observer: Receives the metrics.
     """
 

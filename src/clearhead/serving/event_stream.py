@@ -64,7 +64,7 @@ async def events(
     Args:
         admission: Runs the translation in a thread.
         job: The admitted request.
-        groups: Translates; yields the group_by_choice of events, from `text_events`.
+        groups: Translates; yields the data of events, from `text_events`.
         disconnected: Completes when the client has disconnected; the remaining parts are then not translated.
         done: Data of the `done` event.
 

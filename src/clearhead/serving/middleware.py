@@ -213,10 +213,8 @@ class OutermostMiddleware:
             config.max_file_bytes if is_form and scope["path"] in self._endpoints.with_files else config.max_body_bytes
         )
         keyless = min(most, _CHARACTER_BYTES * config.max_characters + _KEYLESS_BYTES)
-        if (
-            scope["path"] in self._endpoints.with_key_field and kind in URLENCODED
-        ):  # parsing 1 MB of percent signs takes 0.1 s
-            most = keyless
+        if scope["path"] in self._endpoints.with_key_field and kind in URLENCODED:
+            most = keyless  # parsing 1 MB of percent signs takes 0.1 s
         length = next(iter(_values_of(scope, b"content-length")), "0")
         if length.isdecimal() and int(length[:20]) > (keyless if state["client"] is None and not is_form else most):
             raise _too_large(keyless if state["client"] is None else most, has_key=state["client"] is not None)

@@ -79,7 +79,7 @@ class Replica:
         resources = Resources(
             named_files(_listed(settings.terms), "terms"), named_files(_listed(settings.memory), "memory")
         )
-        sources, config = model_sources(_listed(settings.models)), _limits(settings)
+        config, sources = _limits(settings), model_sources(_listed(settings.models))
         # The download of a translated file may reach another replica.
         self._service = Service(sources, config, keys, resources, device=settings.device, takes_files=False)
         self._service.load()

@@ -66,7 +66,7 @@ class SearchProcesses:
 
     Args:
         max_batch: Most sentences that a worker has in flight.
-        max_searches: Most batches at once, besides those of the usual searches.
+        max_searches: Most batches at once, besides those of searches with default options.
     """
 
     def __init__(self, max_batch: int, max_searches: int) -> None:
@@ -136,7 +136,7 @@ class SearchProcess:
         self._connection = connection
         self.process = number
         """Number of the process; 0 if it is not to be watched."""
-        self._swept_at: float | None = None
+        self._unheard_since: float | None = None
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
         self._numbers = count()
         self._calls: dict[int, tuple[PendingSearch, int]] = {}
@@ -193,7 +193,7 @@ class SearchProcess:
 
         A machine that is busy with something else keeps it waiting, but not stopped or waiting for itself.
         """
-        if not self.process or (since := self._swept_at) is None or time.monotonic() - since < SECONDS_TO_ANSWER:
+        if not self.process or (since := self._unheard_since) is None or time.monotonic() - since < SECONDS_TO_ANSWER:
             return False
         with suppress(OSError):  # it has just ended
             return not self._connection.poll() and not _is_running(self.process)
@@ -203,7 +203,7 @@ class SearchProcess:
         """Close idle batches, and free engines and shortlists that are no longer used; the process answers."""
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
         # Before `_send`: its answer may arrive while it ends.
-        self._swept_at = self._swept_at or time.monotonic()
+        self._unheard_since = self._unheard_since or time.monotonic()
         with suppress(HTTPError):
             self._send("sweep", gone)
 
@@ -273,7 +273,7 @@ class SearchProcess:
                 self._on_failed(number, _ended())
 
     def _on_alive(self) -> None:
-        self._swept_at = None
+        self._unheard_since = None
 
     def _on_found(self, number: int, results: list[list[Hypothesis]]) -> None:
         if (waiting := self._calls.pop(number, None)) is not None:
@@ -304,7 +304,7 @@ def run_searches(connection: Connection, max_batch: int, max_searches: int) -> N
     Args:
         connection: Connection for requests and results.
         max_batch: Most sentences that a worker has in flight.
-        max_searches: Most batches at once, besides those of the usual searches.
+        max_searches: Most batches at once, besides those of searches with default options.
     """
     answers = _ResultQueue()
     batches = Batches(max_batch, max_searches, answers)

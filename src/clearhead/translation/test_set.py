@@ -174,11 +174,11 @@ def evaluate_model(
         target_language = translator.decode_config(decode_settings).target_lang
         sides = [text for _, text in translator.pair_encoder.split_sources(sources, target_language, name=name)]
         gold = read_gold_links(gold_alignments, sides, references, base=gold_base)
+        of_alignment = ("source_lang", "target_lang", "batch_tokens", "align_by")
+        how: Any = {key: value for key, value in decode_settings.items() if key in of_alignment}
         with stage("aligning", total=len(sources)) as advance:
-            links = translator.align(
-                sources, references, words=spaced_words, name=name, on_progress=advance, **decode_settings
-            )
-        alignment = alignment_scores(links, gold)
+            how |= {"words": spaced_words, "name": name, "on_progress": advance}
+            alignment = alignment_scores(translator.align(sources, references, **how), gold)
     with stage(f"translating with {translator.path}", total=sum(bool(line.strip()) for line in sources)) as advance:
         start = perf_counter()
         translations = translator.translate(

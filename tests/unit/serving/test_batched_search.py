@@ -135,7 +135,7 @@ def stuck(bundle, monkeypatch):
 def wait_until_read(search):
     """Wait until whoever searches has read all that was asked so far, withdrawals among it: a `sweep` is answered."""
     search.searches.sweep()
-    wait_until(lambda: getattr(search.searches, "_swept_at", None) is None)
+    wait_until(lambda: getattr(search.searches, "_unheard_since", None) is None)
 
 
 def wait_until(condition):
@@ -320,7 +320,7 @@ def test_requests_to_a_stuck_search_process_end_at_their_deadline(counted, engin
         threads.submit(there.sweep).result(60)
 
 
-def test_spare_what_is_loaded_exempts_loaded_objects_from_garbage_collection(counted, engine, bundle, spared):
+def test_freeze_loaded_objects_exempts_them_from_garbage_collection(counted, engine, bundle, spared):
     with apart(counted) as there:
         ask(SharedSearch(there), engine, SearchOptions(bundle.decode))
     assert spared == [True]

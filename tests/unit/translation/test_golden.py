@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -56,15 +57,31 @@ def test_vocabulary_sources_are_words_of_the_vocabulary():
     assert all(len(source.split()) == 4 and words.issuperset(source.split()) for source in sources)
 
 
-def test_without_sentences_the_surest_translations_of_words_are_kept(english_translator):
+def test_without_sentences_translations_of_words_are_golden(english_translator):
     golden = make_golden(english_translator)
     assert len(golden) == 8
-    made = vocabulary_sources(english_translator.bundle.tokenizer, 48, is_tagged=True)
-    ended = [one for one in english_translator.translate(made) if not one.output_truncated]
-    a_token = {one.source: one.score / (len(one.tokens) + 1) for one in ended}
-    surest = sorted(a_token, key=a_token.__getitem__, reverse=True)[:8]
-    assert {one["source"] for one in golden}.issuperset(surest)
     assert check_golden(english_translator, golden) == []
+
+
+def test_without_sentences_the_surest_ended_translations_are_golden(english_translator):
+    asked = []
+
+    def translate(sources, **_):
+        asked.extend(sources)
+        return [
+            SimpleNamespace(
+                source=source,
+                text=f"text {number}",
+                score=-float(5 * number % 12),
+                tokens=["piece"] * (number % 3),
+                output_truncated=number % 4 == 1,
+            )
+            for number, source in enumerate(sources)
+        ]
+
+    golden = make_golden(SimpleNamespace(bundle=english_translator.bundle, translate=translate))
+    # -score / (tokens + 1) of those that ended: 0, 10/3, 3, 4, 6, 11/2, 4/3, 1, 7/3 for 0, 2, 3, 4, 6, 7, 8, 10, 11
+    assert [asked.index(one["source"]) for one in golden] == [0, 10, 8, 11, 3, 2, 4, 7]
 
 
 def test_a_model_with_tags_is_asked_for_each_of_its_languages(make_bundle):

@@ -1,7 +1,8 @@
 """The engine of a module that was changed: every step is a call of the module, as `model(source, target)`.
 
 There are no packed weights, no caches and no batches of several sentences, so whatever was replaced in the module, or
-hooked into it, has its effect. It is many times slower than the other engines.
+hooked into it, has its effect. It is many times slower than the other engines. `TransformerEngine` has what it shares
+with the engine of packed weights.
 
 Shapes: B rows, R rows (the open hypotheses of all slots), V vocabulary, T tokens of a target; L layers, H heads, S
 source length.
