@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clearhead.bundle import load_bundle, save_bundle
+from clearhead.bundle.model_directory import refuse_foreign, refuse_model
 from clearhead.config.choices import ForeignLibrary, ForeignPrecision
-from clearhead.model_directory import refuse_foreign, refuse_model
 from clearhead.runtime.pytorch import needing_pytorch
 from clearhead.translation.golden import NUM_GOLDEN, make_golden, require_computed_alike, vocabulary_sources
 from clearhead.translation.translator import Translator

@@ -16,6 +16,7 @@ from typing import Annotated, Any, overload
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from clearhead.bundle.model_directory import model_directory
 from clearhead.config import Sampling
 from clearhead.config.decode import Length
 from clearhead.config.settings import Settings
@@ -23,7 +24,6 @@ from clearhead.config.words import SameAs
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
 from clearhead.files import read_json
 from clearhead.formats.languages import is_variant
-from clearhead.model_directory import model_directory
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.pytorch import needing_pytorch
 from clearhead.tokenizers import require_texts

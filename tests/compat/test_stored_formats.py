@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from clearhead.bundle import load_bundle, read_golden
+from clearhead.bundle.model_directory import FORMAT_VERSION, ROUNDED_FORMAT, model_directory
 from clearhead.cli.main import run as run_clearhead
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.files.tensors import read_weights, write_weights
-from clearhead.model_directory import FORMAT_VERSION, ROUNDED_FORMAT, model_directory
 from clearhead.training.checkpoints import CHECKPOINT_FORMAT, Checkpoints, TrainingState
 from clearhead.training.log import read_metrics
 from clearhead.training.publish import average_run

@@ -18,6 +18,7 @@ from clearhead.browser.explanation import explanation_settings
 from clearhead.browser.rules import RULES, rules_module
 from clearhead.browser.text import text_settings
 from clearhead.bundle import Bundle
+from clearhead.bundle.model_directory import require_new
 from clearhead.config.known import unknown_settings
 from clearhead.decoding import NativeEngine, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError
@@ -27,7 +28,6 @@ from clearhead.inspection.head_statistics import STATISTICS
 from clearhead.inspection.page import explain_view
 from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
-from clearhead.model_directory import require_new
 from clearhead.pages import Html, content_policy, data_block, fill, joined, picture, script, style
 from clearhead.text.languages import english_name, split_tag
 from clearhead.text.quality_flags import KINDS

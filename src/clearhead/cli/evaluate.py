@@ -143,8 +143,8 @@ def evaluate(
     refuse_missing(files)
     refuse_overwriting(results.output, files)
 
+    from clearhead.bundle.model_directory import model_directory
     from clearhead.files import read_lines
-    from clearhead.model_directory import model_directory
     from clearhead.training.evaluations import record_evaluation
     from clearhead.translation.test_set import ModelEvaluation
 

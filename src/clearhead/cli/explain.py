@@ -189,7 +189,7 @@ def explain(
     wanted = outputs.picture or ("ablation" if asked.ablate else "heads")
     asked.require_pytorch()
 
-    from clearhead.model_directory import model_directory
+    from clearhead.bundle.model_directory import model_directory
     from clearhead.translation.translator import Translator
 
     models = [model_directory(path) for path in (model, asked.compare) if path is not None]

@@ -127,8 +127,8 @@ def _export_small(
     model: Path, output: Path, precision: StoredPrecision, source: str | None, target: str | None, *, force: bool
 ) -> None:
     from clearhead.bundle import load_bundle
+    from clearhead.bundle.model_directory import is_small_model, require_new
     from clearhead.files import read_lines
-    from clearhead.model_directory import is_small_model, require_new
     from clearhead.translation.small_model import export_small
 
     require_new(output, is_small_model, force=force)

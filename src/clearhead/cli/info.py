@@ -97,7 +97,7 @@ def _facts(path: Path) -> dict[str, Any]:
 
 def _model_facts(path: Path) -> dict[str, Any]:
     from clearhead.bundle import load_bundle
-    from clearhead.model_directory import model_directory
+    from clearhead.bundle.model_directory import model_directory
 
     directory = model_directory(path)
     bundle = load_bundle(directory)

@@ -69,11 +69,11 @@ def optimize(
     """
     refuse_missing([source, target])
 
+    from clearhead.bundle.model_directory import model_directory
+    from clearhead.bundle.side_files import ALIGNMENT_FILE, SHORTLIST_FILE, add_side_files
     from clearhead.decoding import learn_shortlist
     from clearhead.files import display_name
     from clearhead.formats import read_parallel
-    from clearhead.model_directory import model_directory
-    from clearhead.side_files import ALIGNMENT_FILE, SHORTLIST_FILE, add_side_files
     from clearhead.translation.alignment import save_head
     from clearhead.translation.translator import Translator
 

@@ -109,8 +109,8 @@ def serve(
     paths = _paths(models or [], demo=demo)
     _require_packages()
 
+    from clearhead.bundle.model_directory import model_directory
     from clearhead.config import ServeConfig
-    from clearhead.model_directory import model_directory
     from clearhead.runtime.device import resolve_device, return_freed_memory
     from clearhead.serving.keys import keys_in
     from clearhead.serving.log import log_to_stderr

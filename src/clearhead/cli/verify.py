@@ -17,7 +17,7 @@ def verify(model: Model, device: Device = "auto", threads: Threads = None) -> No
       clearhead verify models/de-en
       clearhead verify runs/de-en --device cpu
     """
-    from clearhead.model_directory import model_directory
+    from clearhead.bundle.model_directory import model_directory
     from clearhead.translation.golden import check_golden
     from clearhead.translation.small_model import read_beside
     from clearhead.translation.translator import Translator

@@ -50,8 +50,8 @@ COMMON: Known = {
     "positions": POSITIONS,
     "tying": ("three-way", "decoder", "embeddings", "none"),
 }
-"""What every engine and writer computes, unless its own list, which begins with this one, has less of it. A new value
-belongs into the lists of those that compute it, and here only if all do."""
+"""Settings and values that every engine and writer computes. Each of their lists begins with these, and adds or narrows
+some. A new value belongs here only if all of them compute it."""
 
 
 def unknown_settings(config: ModelConfig, known: Known) -> list[str]:

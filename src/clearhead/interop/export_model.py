@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from clearhead.bundle import Bundle
+from clearhead.bundle.model_directory import require_new
 from clearhead.config import ModelConfig
 from clearhead.config.choices import ForeignLibrary, ForeignPrecision
 from clearhead.errors import ModelError
@@ -22,7 +23,6 @@ from clearhead.interop.onnx.writer import write_onnx
 from clearhead.interop.round_trip import KEY
 from clearhead.interop.vocabularies.vocabulary_files import tokens_beside_sentencepiece
 from clearhead.model.stored import StoredModel
-from clearhead.model_directory import require_new
 from clearhead.runtime.installation import pip_install
 
 _FILES = "files"

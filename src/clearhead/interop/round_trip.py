@@ -17,13 +17,13 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.bundle import Bundle, require_same_vocabulary
+from clearhead.bundle.model_directory import FORMAT_VERSION
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import file_sha256, read_text
 from clearhead.interop.imported import as_model, as_vocabulary, require_told
 from clearhead.interop.vocabularies.huggingface_files import their_vocabulary
 from clearhead.interop.vocabularies.vocabulary_files import OWN_VOCABULARY, tokenizer_text
-from clearhead.model_directory import FORMAT_VERSION
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.tokenizers import Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile

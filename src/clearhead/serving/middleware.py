@@ -51,11 +51,10 @@ _POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
-    """The paths of the application, and those of them that are treated in a way of their own."""
+    """The paths of the application, with sets of paths that the middleware treats differently."""
 
     paths: frozenset[str]
-    """Every path, each with metrics of its own; all other paths are counted as one. One that ends with `/` stands for
-    all paths below it."""
+    """All paths, each with its own metrics; other paths share one. A path with `/` at its end includes all below it."""
     probes: frozenset[str] = frozenset()
     """Paths that are asked every few seconds, and that the log leaves out."""
     with_key_field: frozenset[str] = frozenset()

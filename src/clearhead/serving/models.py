@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clearhead.bundle.model_directory import model_directory
 from clearhead.config import DecodeConfig
 from clearhead.errors import ClearheadError, ConfigError, ModelError
-from clearhead.model_directory import model_directory
 from clearhead.serving.file_changes import FileState, file_state
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.languages import languages_of, matching

@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from clearhead.bundle.model_directory import model_directory
 from clearhead.errors import ClearheadError, ModelError
 from clearhead.files import open_own, read_json, read_json_lines, read_text, write_text
-from clearhead.model_directory import model_directory
 from clearhead.pages import Html, fill, joined
 from clearhead.pages.parts import folded, lines, paragraph, scores, table
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from clearhead.bundle.side_files import ALIGNMENT_FILE, QUALITY_FILE, SideFiles
 from clearhead.config import DataConfig
 from clearhead.data.clean import CleaningReport
 from clearhead.data.doctor.code_points import Texts
@@ -30,7 +31,6 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.model.module_state import has_own_forward
 from clearhead.runtime.device import device_name, num_threads
 from clearhead.runtime.version import full_version
-from clearhead.side_files import ALIGNMENT_FILE, QUALITY_FILE, SideFiles
 from clearhead.text.languages import count_scripts, english_name
 from clearhead.training.log import comparable, read_metrics
 from clearhead.training.loop import UNCHANGED, Loop

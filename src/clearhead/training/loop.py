@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from clearhead.bundle import Bundle, read_card, save_bundle
+from clearhead.bundle.model_directory import model_directory
 from clearhead.config import Config
 from clearhead.data.batches import Batch, BatchOrder, collate, copy_numbers, shares, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
 from clearhead.files.tensors import average_weights, load_tensors, load_weights, model_tensors
-from clearhead.model_directory import model_directory
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.distributed import LostWorkerError, Workers, part_like, whole_tensors

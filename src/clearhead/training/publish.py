@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from clearhead.bundle import Bundle, require_fitting_weights, save_bundle
+from clearhead.bundle.model_directory import refuse_foreign
+from clearhead.bundle.side_files import ALIGNMENT_FILE, SideFiles
 from clearhead.config import NO_GOLDEN, Config
 from clearhead.data.inputs import ROLES
 from clearhead.data.prepare import Prepared, open_prepared
@@ -21,9 +23,7 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.files import read_lines
 from clearhead.files.tensors import average_weights
-from clearhead.model_directory import refuse_foreign
 from clearhead.runtime.device import resolve_device
-from clearhead.side_files import ALIGNMENT_FILE, SideFiles
 from clearhead.text.languages import split_tag
 from clearhead.tokenizers import Vocabulary
 from clearhead.training.checkpoints import Checkpoints, TrainingState

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from clearhead.bundle import Bundle, load_bundle, require_fitting_weights
+from clearhead.bundle.model_directory import model_directory
 from clearhead.config import NO_GOLDEN, Config, read_toml
 from clearhead.data.batches import BatchOrder
 from clearhead.data.doctor.wrong_pairs import wrong_lines
@@ -25,7 +26,6 @@ from clearhead.data.prepare import Prepared, open_prepared, prepare
 from clearhead.errors import CheckpointError, ModelError, TrainingError
 from clearhead.files import file_sha256, write_text
 from clearhead.model.own_model import OwnModel
-from clearhead.model_directory import model_directory
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import __version__

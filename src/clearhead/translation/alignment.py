@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clearhead.bundle import Bundle
+from clearhead.bundle.side_files import ALIGNMENT_FILE
 from clearhead.config import DecodeConfig
 from clearhead.config.choices import AlignBy
 from clearhead.decoding.cross_attention import AlignmentHead, attended, candidates
@@ -21,7 +22,6 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import os_error_as, write_json
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import cached_property
-from clearhead.side_files import ALIGNMENT_FILE
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.word_links import Link, Span, link_words, words_of
 from clearhead.tokenizers import Vocabulary

@@ -15,9 +15,9 @@ from typing import NamedTuple, Self, TypeGuard
 import numpy as np
 
 from clearhead.bundle import Bundle
+from clearhead.bundle.side_files import QUALITY_FILE
 from clearhead.errors import ModelError
 from clearhead.files import os_error_as, write_json
-from clearhead.side_files import QUALITY_FILE
 from clearhead.text.line_statistics import LineStatistics, length_ratio
 
 GOOD_CHRF = 50.0

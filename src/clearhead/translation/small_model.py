@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from clearhead.bundle import Bundle, read_card, save_bundle
+from clearhead.bundle.model_directory import is_small_model, require_new
+from clearhead.bundle.side_files import ALIGNMENT_FILE, QUALITY_FILE, SHORTLIST_FILE, side_file_path
 from clearhead.config.choices import StoredPrecision
 from clearhead.decoding import NativeEngine
 from clearhead.decoding.cross_attention import AlignmentHead
@@ -16,8 +18,6 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.evaluation.metrics import Evaluation, judge
 from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
-from clearhead.model_directory import is_small_model, require_new
-from clearhead.side_files import ALIGNMENT_FILE, QUALITY_FILE, SHORTLIST_FILE, side_file_path
 from clearhead.translation.alignment import alignment_head, save_head
 from clearhead.translation.golden import make_golden, require_computed_alike
 from clearhead.translation.quality import Calibration, calibration_of, save_calibration

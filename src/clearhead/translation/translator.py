@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
 from clearhead.bundle import Bundle, load_bundle
+from clearhead.bundle.model_directory import model_directory
+from clearhead.bundle.side_files import SHORTLIST_FILE, side_file_path
 from clearhead.config import DecodeChanges, DecodeConfig, ModelConfig
 from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode, require_computable
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.model.stored import StoredModel
-from clearhead.model_directory import model_directory
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
-from clearhead.side_files import SHORTLIST_FILE, side_file_path
 from clearhead.text.lines import first_few
 from clearhead.text.word_links import Link, Span, words_of
 from clearhead.tokenizers import require_texts

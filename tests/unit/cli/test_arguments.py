@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from clearhead import bundle as bundles
+from clearhead.bundle import bundle as bundles
 from clearhead.bundle import save_bundle
 from clearhead.cli.average import average
 from clearhead.cli.demo import demo

@@ -176,7 +176,7 @@ def test_an_interrupted_import_leaves_nothing_and_can_be_run_again(directory, tm
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    for at in ("clearhead.conversion.make_golden", "clearhead.bundle._write_files"):
+    for at in ("clearhead.conversion.make_golden", "clearhead.bundle.bundle._write_files"):
         with monkeypatch.context() as patched:
             patched.setattr(at, interrupt)
             assert run_command(import_model, directory, "-o", tmp_path / "ours").exit_code == 130

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from clearhead.bundle import load_bundle, save_bundle
+from clearhead.bundle.model_directory import FORMAT_VERSION
 from clearhead.cli.info import info
 from clearhead.config import Config
 from clearhead.decoding import make_engine
@@ -16,7 +17,6 @@ from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.errors import ConfigError, ModelError
 from clearhead.kernels.library import describe, library
-from clearhead.model_directory import FORMAT_VERSION
 from clearhead.runtime.version import full_version
 from clearhead.training.checkpoints import Checkpoints, TrainingState
 

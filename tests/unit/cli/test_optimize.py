@@ -10,6 +10,7 @@ import pytest
 from model_files import forget_side_files
 
 from clearhead.bundle import load_bundle, save_bundle
+from clearhead.bundle.side_files import ALIGNMENT_FILE, SHORTLIST_FILE, add_side_files
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.optimize import SizeOptions, optimize
 from clearhead.cli.translate import translate
@@ -17,7 +18,6 @@ from clearhead.cli.verify import verify
 from clearhead.decoding import Sampling
 from clearhead.decoding.shortlist_learning import COMMON, PER_TOKEN
 from clearhead.errors import ConfigError, DataError, ModelError
-from clearhead.side_files import ALIGNMENT_FILE, SHORTLIST_FILE, add_side_files
 from clearhead.translation.translator import Translator
 
 TARGETS = (

@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from clearhead.bundle import load_bundle, save_bundle
+from clearhead.bundle.side_files import QUALITY_FILE, add_side_files
 from clearhead.cli.verify import verify
 from clearhead.errors import ModelError
-from clearhead.side_files import QUALITY_FILE, add_side_files
 from clearhead.translation.golden import make_golden
 from clearhead.translation.quality import Calibration, save_calibration
 from clearhead.translation.translator import Translator

@@ -14,6 +14,7 @@ from unpacking import unpacked
 
 import clearhead as ch
 from clearhead.bundle import Bundle, save_bundle
+from clearhead.bundle.side_files import add_side_files
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.decoding.step import token_log_probs
@@ -23,7 +24,6 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.summary import summary_lines
 from clearhead.inspection.token_steps import Candidate
 from clearhead.model import Transformer
-from clearhead.side_files import add_side_files
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.alignment import save_head
 from clearhead.translation.translator import Translator

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from clearhead.bundle import load_bundle, read_golden
+from clearhead.bundle.side_files import ALIGNMENT_FILE
 from clearhead.config import Config
 from clearhead.config.nested import merge
 from clearhead.data.prepare import open_prepared
@@ -18,7 +19,6 @@ from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.evaluation.metrics import sentence_chrf
 from clearhead.files.tensors import read_weights
-from clearhead.side_files import ALIGNMENT_FILE
 from clearhead.tokenizers import Tokenizer
 from clearhead.training.publish import average_run, golden_sources, translatable
 from clearhead.training.run import train_from_values

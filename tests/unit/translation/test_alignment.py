@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from clearhead.bundle import load_bundle
+from clearhead.bundle.side_files import ALIGNMENT_FILE, add_side_files
 from clearhead.decoding import NativeEngine, PyTorchEngine, make_engine
 from clearhead.decoding.cross_attention import AlignmentHead, attended
 from clearhead.decoding.occlusion import occluded
@@ -16,7 +17,6 @@ from clearhead.decoding.pytorch import weights as pytorch_weights
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.files import write_json
 from clearhead.kernels.library import library
-from clearhead.side_files import ALIGNMENT_FILE, add_side_files
 from clearhead.text.word_links import link_words, words_of
 from clearhead.translation.alignment import (
     Aligner,

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from clearhead.bundle.side_files import ALIGNMENT_FILE, add_side_files
 from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document import Document, DocumentSegment, Filling, LengthLimit
 from clearhead.formats.document_files import read_document
-from clearhead.side_files import ALIGNMENT_FILE, add_side_files
 from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import Flag
 from clearhead.translation.alignment import save_head

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from model_files import forget_side_files
 
 from clearhead.bundle import load_bundle
+from clearhead.bundle.side_files import QUALITY_FILE, add_side_files
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import write_json
-from clearhead.side_files import QUALITY_FILE, add_side_files
 from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.quality import Calibration, QualityEstimator, calibration_of, save_calibration
 from clearhead.translation.result import Translation, join_translations

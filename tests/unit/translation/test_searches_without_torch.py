@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from clearhead.bundle import load_bundle
+from clearhead.bundle.side_files import SHORTLIST_FILE, add_side_files
 from clearhead.decoding import learn_shortlist
 from clearhead.kernels.library import library
-from clearhead.side_files import SHORTLIST_FILE, add_side_files
 
 pytestmark = pytest.mark.skipif(library() is None, reason="without the compiled core PyTorch does the work")
 

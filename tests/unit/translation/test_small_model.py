@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from clearhead.bundle import load_bundle, read_card, save_bundle
+from clearhead.bundle.side_files import add_side_files
 from clearhead.decoding import Shortlist
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import ConfigError, DataError, ModelError
@@ -20,7 +21,6 @@ from clearhead.files import file_sha256, json_sha256
 from clearhead.kernels.library import library
 from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
-from clearhead.side_files import add_side_files
 from clearhead.translation.alignment import alignment_head, save_head
 from clearhead.translation.golden import check_golden, make_golden
 from clearhead.translation.quality import Calibration, calibration_of, save_calibration

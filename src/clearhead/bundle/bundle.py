@@ -10,6 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from clearhead.bundle.model_directory import (
+    CHECKED_FILES,
+    FORMAT_VERSION,
+    ROUNDED_FORMAT,
+    directory_identity,
+    model_directory,
+    read_config,
+    refuse_foreign,
+    verify_checksums,
+    write_config,
+)
+from clearhead.bundle.side_files import SIDE_FILE_NAMES, SideFiles, read_side_files, unlisted_side_file
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.choices import StoredPrecision
 from clearhead.errors import ConfigError, ModelError
@@ -27,20 +39,8 @@ from clearhead.files import (
 from clearhead.files.arrays import read_arrays, read_headers, require_fit, write_arrays
 from clearhead.model.rounded_weights import RoundedWeights, stored_headers
 from clearhead.model.stored import StoredModel, module_arrays, require_finite
-from clearhead.model_directory import (
-    CHECKED_FILES,
-    FORMAT_VERSION,
-    ROUNDED_FORMAT,
-    directory_identity,
-    model_directory,
-    read_config,
-    refuse_foreign,
-    verify_checksums,
-    write_config,
-)
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import __version__, full_version
-from clearhead.side_files import SIDE_FILE_NAMES, SideFiles, read_side_files, unlisted_side_file
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.tokenizers import Vocabulary, load_vocabulary
 

@@ -9,8 +9,8 @@ import pytest
 from model_files import contents, edit_config, message_of
 
 from clearhead.bundle import load_bundle, save_bundle
+from clearhead.bundle.model_directory import CHECKED_FILES, ROUNDED_FORMAT, model_directory
 from clearhead.errors import ModelError
-from clearhead.model_directory import CHECKED_FILES, ROUNDED_FORMAT, model_directory
 
 
 @pytest.fixture

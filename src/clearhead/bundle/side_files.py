@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from clearhead.bundle.model_directory import directory_identity, read_config, require_checksum, write_config
 from clearhead.errors import ModelError
 from clearhead.files import link_or_copy, new_directory, os_error_as, read_json
 from clearhead.files.arrays import read_arrays
-from clearhead.model_directory import directory_identity, read_config, require_checksum, write_config
 
 SHORTLIST_FILE = "shortlist.safetensors"
 QUALITY_FILE = "quality.json"
@@ -109,7 +109,10 @@ def unlisted_side_file(path: Path, model: Mapping[str, str]) -> dict[str, Any] |
 
 
 def _listed(directory: Path, config: Mapping[str, Any], model: Mapping[str, str], *, but: Collection[str]) -> set[str]:
-    """Return the names of a model's side files, but for some; of an earlier version, those that name the model."""
+    """Return the names of a model's side files except `but`.
+
+    config.json lists them. A model of an earlier version has the side files that name it.
+    """
     if config.get("side_files") is not None:
         return set(config["side_files"]) - set(but)
     others = [name for name in SIDE_FILE_NAMES if name not in but]

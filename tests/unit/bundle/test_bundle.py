@@ -14,7 +14,7 @@ import torch
 from model_files import contents, edit_config, message_of
 from safetensors import SafetensorError
 
-from clearhead import bundle as bundle_module
+from clearhead.bundle import bundle as bundle_module
 from clearhead.bundle import load_bundle, read_golden, save_bundle
 from clearhead.errors import ModelError
 from clearhead.files import arrays as weights_module
@@ -141,7 +141,7 @@ def in_seconds(code: str, *arguments: object) -> subprocess.CompletedProcess[str
 LOADS = """
     import json, sys
     from clearhead.bundle import load_bundle, read_golden
-    from clearhead.model_directory import model_directory
+    from clearhead.bundle.model_directory import model_directory
     from clearhead.errors import ModelError
     for path in sys.argv[1:]:
         for verify in (True, False):
@@ -428,7 +428,7 @@ def test_a_directory_made_while_a_model_is_written_is_kept(make_bundle, tmp_path
         (tmp_path / "model").mkdir()
         (tmp_path / "model" / "thesis.txt").write_text("precious")
 
-    monkeypatch.setattr("clearhead.bundle._write_files", write_slowly)
+    monkeypatch.setattr("clearhead.bundle.bundle._write_files", write_slowly)
     assert "is not a model directory" in message_of(save_bundle, tmp_path / "model", make_bundle())
     assert [path.name for path in tmp_path.rglob("*")] == ["model", "thesis.txt"]
 
@@ -442,7 +442,7 @@ def test_an_unreadable_model_does_not_replace_a_model(make_bundle, tmp_path, mon
         path = directory / "model.safetensors"
         path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\0")
 
-    monkeypatch.setattr("clearhead.bundle._write_files", damaged)
+    monkeypatch.setattr("clearhead.bundle.bundle._write_files", damaged)
     message = message_of(save_bundle, tmp_path / "model", make_bundle(8))
     assert message.startswith("the model was not written, because")
     assert f"{tmp_path / 'model' / 'model.safetensors'} is damaged" in message

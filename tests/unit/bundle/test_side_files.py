@@ -11,8 +11,8 @@ import pytest
 from model_files import contents, forget_side_files, message_of
 
 from clearhead.bundle import load_bundle, save_bundle
+from clearhead.bundle.side_files import ALIGNMENT_FILE, QUALITY_FILE, SHORTLIST_FILE, add_side_files
 from clearhead.files import write_json
-from clearhead.side_files import ALIGNMENT_FILE, QUALITY_FILE, SHORTLIST_FILE, add_side_files
 from processes import FileOperations, call
 
 
