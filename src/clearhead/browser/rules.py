@@ -12,7 +12,7 @@ from clearhead.browser.text import javascript_pattern
 from clearhead.config import DecodeConfig
 from clearhead.decoding import repetition, utf8
 from clearhead.inspection import head_statistics, tokens
-from clearhead.kernels import panels
+from clearhead.kernels import structs
 from clearhead.pages import data_block
 from clearhead.text import (
     languages,
@@ -40,7 +40,6 @@ _CONSTANTS: dict[ModuleType, tuple[str, ...]] = {
         *("CASED_WORDS", "WITHOUT_CAPITAL"),
     ),
     normalization: ("CASED_WORD", "SINGLE_WORD", "OTHER_I", "MOST_WORDS", "LONGEST_CASED"),
-    panels: ("CACHE_LINE",),
     placeholder_masking: ("MARKS",),
     placeholders: ("INVISIBLE", "NUM_ALONE", "NUM_PAIRS", "SIGNS", "STATEMENT_SIGNS"),
     quality_flags: (
@@ -51,6 +50,7 @@ _CONSTANTS: dict[ModuleType, tuple[str, ...]] = {
     sentence_splitting: ("INITIAL", "ORDINAL", "DASH", "SAID", "BEGINNING", "NEAR"),
     spans: ("FARTHEST",),
     tokens: ("SPACES", "LONGEST_SHOWN"),
+    structs: ("CACHE_LINE",),
     unicode_forms: ("JAMO",),
     utf8: ("NUM_STATES", "NUM_ROOMS"),
     word_links: ("UNLOOKED", "NEARLY"),

@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.bundle import Bundle
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.decoding.utf8 import CharacterParts
-from clearhead.text import list_markers, placeholders
+from clearhead.text import placeholders, sentence_splitting
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.quality_flags import KINDS, USUAL_COPIES
 from clearhead.translation.normalization import known_forms
@@ -47,7 +47,7 @@ def text_settings(bundle: Bundle, head: AlignmentHead | None = None) -> dict[str
         `head`; `forms`, the Unicode forms of both sides; `training`, facts of the training lines, or None if they are
         unknown.
     """
-    patterns = {**placeholders.patterns(), "list_marker": list_markers.MARKER}
+    patterns = {**placeholders.patterns(), "list_marker": sentence_splitting.MARKER}
     forms = known_forms(bundle.tokenizer, bundle.line_statistics)
     return {
         "patterns": {name: javascript_pattern(pattern) for name, pattern in patterns.items()},

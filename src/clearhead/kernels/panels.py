@@ -1,26 +1,19 @@
-"""Packing of weights, rounded if asked, for products of the compiled core; uninitialized aligned arrays."""
+"""Packing of weights, rounded if asked, for products of the compiled core."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from clearhead.config import DecodePrecision
 from clearhead.kernels.library import has_amx, library
-from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct, as_array
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
+from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct, as_array, uninitialized
 
 PANEL = CONSTANTS["PANEL"]
 """Block size of the outputs of a matrix and of the rows of a result."""
 LANES = CONSTANTS["LANES"]
 """Places of a block of keys and values."""
-CACHE_LINE = 64
-"""Bytes of a cache line; a read that is not aligned to one touches two."""
 
 
 def make_product(
@@ -64,18 +57,3 @@ def make_product(
     if bias is not None:
         bias = np.pad(bias if rows is None else bias[rows], (0, outputs - count))
     return product.point(panels=panels, scales=scales, bias=bias)
-
-
-def uninitialized(shape: Sequence[int], dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Return an uninitialized array; its pages are allocated when first used.
-
-    Raises:
-        MemoryError: If there is not enough memory.
-    """
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    try:
-        memory = np.empty(size + CACHE_LINE, np.uint8)
-    except ValueError as error:  # larger than the address space
-        raise MemoryError(str(error)) from None
-    start = -memory.ctypes.data % CACHE_LINE
-    return memory[start : start + size].view(dtype).reshape(shape)

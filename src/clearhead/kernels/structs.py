@@ -1,14 +1,19 @@
-"""ctypes structures that keep their arrays alive, and constants of the compiled core, parsed from csrc/types.h."""
+"""ctypes structures that keep their arrays alive, and constants of the core, from csrc/types.h; aligned arrays."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 import re
+from collections.abc import Sequence
 from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_uint8, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 NUMBERS: dict[str, type] = {
     "int64_t": c_int64,
@@ -21,10 +26,28 @@ ADDRESSES = {kind: type(f"{kind}_address", (c_void_p,), {}) for kind in NUMBERS}
 """A distinct type for the address of each number type, so that `Struct.point` can check dtypes."""
 DTYPES = {ADDRESSES[kind]: np.dtype(number) for kind, number in NUMBERS.items()}
 
+CACHE_LINE = 64
+"""Bytes of a cache line; a read that is not aligned to one touches two."""
+
 
 def as_array(given: Any) -> np.ndarray:
     """Return an array itself, or the array of a tensor on the CPU, not copied."""
     return given if isinstance(given, np.ndarray) else given.detach().numpy()
+
+
+def uninitialized(shape: Sequence[int], dtype: DTypeLike = np.float32) -> np.ndarray:
+    """Return an uninitialized array; its pages are allocated when first used.
+
+    Raises:
+        MemoryError: If there is not enough memory.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    try:
+        memory = np.empty(size + CACHE_LINE, np.uint8)
+    except ValueError as error:  # larger than the address space
+        raise MemoryError(str(error)) from None
+    start = -memory.ctypes.data % CACHE_LINE
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 class Struct(ctypes.Structure):

@@ -1,4 +1,4 @@
-"""Split lines into sentences, and join translated sentences into lines.
+"""Split lines into sentences, and join translated sentences into lines; find the list markers before a line.
 
 Language-specific rules for the ends of sentences, and lists of abbreviations, are those of Wikimedia's `sentencex`.
 """
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import sentencex
 
 from clearhead.text.languages import CHINESE_AND_JAPANESE, count_scripts, script_of, usual_code
+from clearhead.text.placeholders import has_words
 
 _SPACE = re.compile(r"[^\S\r\n]")
 INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")
@@ -37,6 +38,18 @@ _GREEK_QUESTION_MARK = "\u037e"
 _LANGUAGES = {"CYRILLIC": "ru", "GREEK": "el"}
 """Language whose rules are used for a script if the language is unknown: abbreviations, and the Greek question mark.
 Otherwise the rules for English are used, which know the sentence-ending marks of all scripts."""
+
+
+_GERMAN_DATE = (
+    r"\s+(?:Januar|Jänner|Februar|Feber|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
+    r"|Jan|Feb|Mär|Mrz|Apr|Jun|Jul|Aug|Sept?|Okt|Nov|Dez)(?!\w)"
+)
+"""Pattern of a month behind its day in German, where months have a capital."""
+MARKER = re.compile(
+    r"\s*(?:(?:[*•‣▪+–—-]|>{1,3}|\(?(?:[A-Za-z]|[ivxIVX]{2,4}|[0-9]{1,3})\)"
+    rf"|[0-9]{{1,3}}\.(?!{_GERMAN_DATE}))[ \t\u00a0]+)+(?=\S)"
+)
+"""Pattern of the markers at the beginning of a line, each with the space behind it."""
 
 
 class CutLine(NamedTuple):
@@ -219,3 +232,32 @@ def _first_letter(characters: Iterable[str]) -> str:
 
 def _is_unspaced(*letters: str) -> bool:
     return any(letter and script_of(letter) in CHINESE_AND_JAPANESE for letter in letters)
+
+
+def list_marker(text: str) -> str:
+    """Return the markers at the beginning of a line, with their white space; "" if there are none, or no words behind.
+
+    They are markers of lists, quotations and speakers, the structure of a text: `- `, `* `, `> `, `a) `, `1. `. A model
+    that has seen few of them drops or doubles them, so it reads the line without them, and its translation gets them
+    back.
+
+    A number with a full stop is a marker only before a word with a capital, or in a script without capitals: before a
+    small letter, a digit or a German month it is an ordinal.
+
+    >>> list_marker("- Open it."), list_marker("1. Open it."), list_marker("> - a) Open it.")
+    ('- ', '1. ', '> - a) ')
+    >>> (
+    ...     list_marker("-5 °C"),
+    ...     list_marker("12. März 2004"),
+    ...     list_marker("3. května"),
+    ...     list_marker("a dog"),
+    ...     list_marker("- 5"),
+    ... )
+    ('', '', '', '', '')
+    """
+    match = MARKER.match(text)
+    if match is None or not has_words(text[match.end() :]):
+        return ""
+    first = text[match.end()]
+    is_ordinal = match[0].rstrip().endswith(".") and (first.isdecimal() or first.islower())
+    return "" if is_ordinal else match[0]

@@ -284,13 +284,13 @@ def origin_of(
     """
     bundles = translator.bundle, *translator.ensemble
     config = translator.decode_config(settings)
-    heads = [alignment_head(bundle) for bundle in bundles] if places_markup(translator.bundle, config) else []
+    aligns = places_markup(translator.bundle.tokenizer, translator.config, config)
     return {
         "version": __version__,
         "models": [[bundle.model_sha256, bundle.tokenizer.sha256] for bundle in bundles],
         "info": translator.bundle.info,  # such as the statistics of the training lines
         "settings": config.model_dump(mode="json", exclude={"batch_tokens"}),
-        "heads": heads,
+        "heads": [alignment_head(bundle) for bundle in bundles] if aligns else [],
         "scores": scores,
         **({"quality": [*(calibration_of(translator.bundle) or Calibration())]} if quality else {}),
         "sampling": None if sampling is None else sampling.model_dump(mode="json"),

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import SearchOptions
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import missing_placeholders
 from clearhead.text.word_links import Link
+from clearhead.tokenizers import Vocabulary
 from clearhead.translation.alignment import Aligner, encoded_pair
 from clearhead.translation.preprocessing import cut_to_limit, tokenize
 from clearhead.translation.search import TextSearch, distinct
@@ -28,10 +28,9 @@ _MOST_CHARACTERS = 16
 characters, each a word to align."""
 
 
-def places_markup(bundle: Bundle, config: DecodeConfig) -> bool:
+def places_markup(tokenizer: Vocabulary, model: ModelConfig, config: DecodeConfig) -> bool:
     """Return whether markup must be restored: if configured, for a model without tokens for placeholders."""
-    is_kept = bundle.tokenizer.num_placeholders > 0
-    return config.place_markup and not is_kept and bundle.config.is_encoder_decoder
+    return config.place_markup and not tokenizer.num_placeholders and model.is_encoder_decoder
 
 
 class _Unmarked(NamedTuple):

@@ -18,9 +18,8 @@ from clearhead.config import DecodeConfig
 from clearhead.runtime.interruption import check_interruption
 from clearhead.runtime.lazy import LruCache
 from clearhead.text.line_statistics import LineStatistics, has_uneven_space, letter_case
-from clearhead.text.list_markers import list_marker
 from clearhead.text.placeholders import change_words, words_alone
-from clearhead.text.sentence_splitting import CutLine, cut_line
+from clearhead.text.sentence_splitting import CutLine, cut_line, list_marker
 from clearhead.text.unicode_forms import TextForm, form_of_vocabulary
 from clearhead.tokenizers import Vocabulary
 
@@ -47,7 +46,7 @@ class NormalizedLine(NamedTuple):
     in_capitals: bool = False
     """Whether the line was in capitals and its text is not, so that the translation must be converted to capitals."""
     marker: str = ""
-    """The list marker at the beginning of the line, which is in none of the others, see `text.list_markers`."""
+    """The list marker at the beginning of the line, which is in none of the others, see `list_marker`."""
 
     @property
     def whole(self) -> str:

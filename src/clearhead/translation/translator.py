@@ -262,7 +262,12 @@ class Translator:
             first=first,
             on_progress=on_progress,
         )
-        return self._translate(lines, prefix, options, settings)
+        if memory is None:
+            return self._translate(lines, prefix, options, settings)
+        self._search_options(options, settings)  # reject bad settings before the memory is asked
+        matches = matches_of(memory, lines)
+        translations = self._translate(left_to_translate(lines, matches), prefix, options, settings)
+        return recalled(lines, matches, translations, one_line=one_line)
 
     def _translate(
         self, lines: list[str], prefix: str | Sequence[str], options: TranslateOptions, settings: DecodeChanges
@@ -271,9 +276,8 @@ class Translator:
         search_options = self._search_options(options, settings)  # reject bad settings before reading
         estimate = self._quality_estimator if options.quality else None
         by = self.plain if options.plain else self
-        matches = matches_of(options.memory, lines)
 
-        read = self.preprocessor(left_to_translate(lines, matches), search_options.config, prefix, options)
+        read = self.preprocessor(lines, search_options.config, prefix, options)
         segments = [segment for line in read for segment in line.to_translate]
         search = by._text_search(search_options, options.one_line)
         if options.terms is not None:
@@ -282,14 +286,13 @@ class Translator:
         run_search(segments, search_options, on_progress=lines_done(read, options.on_progress))
         if search_options.are_samples:
             align_samples(read, search_options)
-        elif places_markup(self.bundle, search_options.config):
+        elif places_markup(self.bundle.tokenizer, self.config, search_options.config):
             MarkupRestorer(self.config, search, by.aligner)(segments, search_options, scores_unmarked=options.quality)
         if not self._postprocessor.keeps_blank(options):
             replace_blank(segments, search_options, run_search)
         if options.alignments:
             by.aligner.align_segments(segments, search_options.config)
-        translations = self._postprocessor(read, options, search_options, estimate)
-        return recalled(lines, matches, translations, one_line=options.one_line)
+        return self._postprocessor(read, options, search_options, estimate)
 
     def score(
         self,
@@ -418,7 +421,8 @@ class Translator:
             names = [*DecodeConfig.model_fields, *own]
             meant = {name: nearest_name(_OF_TRANSFORMERS.get(name, name), names) for name in sorted(unknown)}
             raise ConfigError("; ".join(f"no argument {name!r}{words}" for name, words in meant.items()))
-        config = self.bundle.decode.with_changes({name: value for name, value in settings.items() if value is not None})
+        changes = {name: value for name, value in settings.items() if value is not None}
+        config = self.bundle.decode.with_changes(changes) if changes else self.bundle.decode
         longest = self.config.max_length or config.max_input_tokens
         return config if longest >= config.max_input_tokens else config.with_changes({"max_input_tokens": longest})
 

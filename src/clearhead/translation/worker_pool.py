@@ -16,7 +16,6 @@ from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import num_gpus, num_threads, resolve_device, set_num_threads
 from clearhead.tokenizers import require_texts
 from clearhead.tokenizers.vocabulary import refuse_surrogates
-from clearhead.translation.memory import left_to_translate, matches_of, recalled
 from clearhead.translation.options import TranslateOptions
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
@@ -113,17 +112,14 @@ class TranslatorTeam(Translator):
         super()._translate([], prefix if isinstance(prefix, str) or not lines else "", options, settings)
         if not isinstance(prefix, str) and len(prefix) != len(lines):
             return super()._translate(lines, prefix, options, settings)
-        matches = matches_of(options.memory, lines)
-        to_translate = left_to_translate(lines, matches)
-        starts = _starts(to_translate, len(self._members))
+        starts = _starts(lines, len(self._members))
         for (_, connection), start, end in zip(self._members, starts, [*starts[1:], len(lines)], strict=True):
             own_prefix = prefix if isinstance(prefix, str) else prefix[start:end]
             own_options = replace(options, first=options.first + start, memory=None, on_progress=None)
             with suppress(ConnectionError):  # the process has ended; reading its answer reports that
-                connection.send((to_translate[start:end], own_prefix, own_options, settings))
+                connection.send((lines[start:end], own_prefix, own_options, settings))
         answers = self._answers(options.on_progress)
-        translations = [translation for answer in answers for translation in answer]
-        return recalled(lines, matches, translations, one_line=options.one_line)
+        return [translation for answer in answers for translation in answer]
 
     def _answers(self, on_progress: Callable[[int], None] | None) -> list[list[Translation]]:
         from multiprocessing.connection import Connection, wait

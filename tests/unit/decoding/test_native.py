@@ -25,8 +25,8 @@ from clearhead.inspection.forward_pass import ModelPass, numbers
 from clearhead.inspection.heads import attentions, projections
 from clearhead.kernels import library as library_module
 from clearhead.kernels.library import form, library
-from clearhead.kernels.panels import LANES, uninitialized
-from clearhead.kernels.structs import STRUCTS
+from clearhead.kernels.panels import LANES
+from clearhead.kernels.structs import STRUCTS, uninitialized
 from clearhead.model import Transformer
 from clearhead.model.recorder import HiddenStates, Recorder
 from clearhead.model.stored import StoredModel

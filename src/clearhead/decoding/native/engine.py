@@ -18,8 +18,8 @@ from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.native.weights import NativeWeights
 from clearhead.kernels.library import describe, library
-from clearhead.kernels.panels import PANEL, uninitialized
-from clearhead.kernels.structs import STRUCTS, Struct
+from clearhead.kernels.panels import PANEL
+from clearhead.kernels.structs import STRUCTS, Struct, uninitialized
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import keep_freed_memory, num_threads
 

@@ -20,8 +20,8 @@ from clearhead.decoding.native.weights import ListedProducts, NativeWeights
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask
-from clearhead.kernels.panels import LANES, uninitialized
-from clearhead.kernels.structs import STRUCTS, Struct
+from clearhead.kernels.panels import LANES
+from clearhead.kernels.structs import STRUCTS, Struct, uninitialized
 from clearhead.runtime.lazy import cached_property
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.kernels.library import library
-from clearhead.kernels.panels import LANES, make_product, uninitialized
-from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct
+from clearhead.kernels.panels import LANES, make_product
+from clearhead.kernels.structs import CONSTANTS, STRUCTS, Struct, uninitialized
 from clearhead.model.position_tables import relative_rows, require_positions, rotary_table, sinusoid_table
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.lazy import cached_property

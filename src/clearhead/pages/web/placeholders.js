@@ -85,7 +85,7 @@ export class Placeholders {
     return isLetter(this.wordsAlone(text));
   }
 
-  /** The list markers at the beginning of a line, with their white space: text/list_markers.py. */
+  /** The list markers at the beginning of a line, with their white space: text/sentence_splitting.py. */
   listMarker(text) {
     const pattern = this.#pattern("list_marker", "uy");
     const marker = pattern.exec(text)?.[0] ?? "";
