@@ -17,6 +17,7 @@ from axe_playwright_python.base import AxeResults
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from clearhead.browser.rules import RULES, rules_module
+from clearhead.inspection.page import TEXT_RULES, text_rules_module
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -78,6 +79,7 @@ def page_with_modules(browser: Browser, directory: Path, html: str, ready: str) 
     for folder in ("web", "translate", "explain"):
         shutil.copytree(str(files("clearhead") / "pages" / folder), directory / folder)
     (directory / RULES).write_text(rules_module())
+    (directory / TEXT_RULES).write_text(text_rules_module(), encoding="utf-8")
     (directory / "index.html").write_text(html)
     with served(directory) as address:
         page = browser.new_page()

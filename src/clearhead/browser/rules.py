@@ -13,7 +13,7 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding import repetition, utf8
 from clearhead.inspection import head_statistics, tokens
 from clearhead.kernels import structs
-from clearhead.pages import data_block
+from clearhead.pages import constants_module
 from clearhead.text import (
     languages,
     line_statistics,
@@ -78,4 +78,4 @@ def _values() -> Iterator[tuple[str, Any]]:
 
 def rules_module() -> str:
     """Return the text of `web/rules.js`."""
-    return f"export const RULES = {data_block(rules())};\n"
+    return constants_module("RULES", rules())

@@ -10,14 +10,14 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.decoding.utf8 import CharacterParts
 from clearhead.text import placeholders, sentence_splitting
 from clearhead.text.line_statistics import LineStatistics
+from clearhead.text.lines import WHITE_SPACE
 from clearhead.text.quality_flags import KINDS, USUAL_COPIES
 from clearhead.translation.normalization import known_forms
 
 _WORD = r"\p{L}\p{N}_"
-_SPACE = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_INSIDE = {"w": _WORD, "s": _SPACE, "d": r"\p{Nd}"}
+_INSIDE = {"w": _WORD, "s": WHITE_SPACE, "d": r"\p{Nd}"}
 """Python's classes of characters, for a set in a pattern of JavaScript, whose own are others."""
-_OUTSIDE = {"w": f"[{_WORD}]", "W": f"[^{_WORD}]", "s": f"[{_SPACE}]", "S": f"[^{_SPACE}]", "d": r"\p{Nd}"}
+_OUTSIDE = {"w": f"[{_WORD}]", "W": f"[^{_WORD}]", "s": f"[{WHITE_SPACE}]", "S": f"[^{WHITE_SPACE}]", "d": r"\p{Nd}"}
 _KEPT_ESCAPES = frozenset("bntrfv0123456789")
 _SYNTAX = frozenset(r"^$\.*+?()[]{}|/")
 """Characters that JavaScript lets a pattern escape; the flag `u` forbids other escapes."""

@@ -25,7 +25,7 @@ from clearhead.errors import ConfigError, ModelError
 from clearhead.files import keep_others, new_directory, new_file, os_error_as
 from clearhead.files.arrays import array_bytes
 from clearhead.inspection.head_statistics import STATISTICS
-from clearhead.inspection.page import explain_view
+from clearhead.inspection.page import TEXT_RULES, explain_view, text_rules_module, view_scripts
 from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
 from clearhead.pages import Html, content_policy, data_block, fill, joined, picture, script, style
@@ -59,8 +59,6 @@ _SETTINGS = {
     "warnings": {name: kind.meaning for name, kind in KINDS.items()},
 }
 """What the translation page needs to know, as of a server."""
-
-_LOCAL = {"translate/server.js": "web/local.js"}
 
 _MARK = b'<script type="application/json" id="exported-model">'
 """What every page of a model contains, and no other page."""
@@ -282,13 +280,7 @@ def _golden(bundle: Bundle) -> list[dict[str, Any]]:
 def _page(settings: Mapping[str, Any], contents: Mapping[str, bytes]) -> Html:
     """Return the page; a single file if the contents of the model's files are given."""
     translate_style, explain_style = style("translate.css"), style("explain.css")
-    scripts = {
-        "theme": script("translate/theme.js"),
-        "translate": script("translate/main.js", _LOCAL),
-        "inside": script("translate/inside.js", _LOCAL),
-        "explain": script("explain/main.js"),
-        "choose": script("web/choosing.js"),
-    }
+    scripts = {**view_scripts({"translate/server.js": "web/local.js"}), "choose": script("web/choosing.js")}
     if contents:
         allowed = ["worker-src blob:", "img-src data:"]
     else:
@@ -311,7 +303,7 @@ def _page(settings: Mapping[str, Any], contents: Mapping[str, bytes]) -> Html:
         statistics=data_block(STATISTICS),
         settings=data_block(_SETTINGS),
         model=data_block(settings),
-        worker=data_block(script("web/worker.js", made={RULES: rules_module()})),
+        worker=data_block(script("web/worker.js", made={RULES: rules_module(), TEXT_RULES: text_rules_module()})),
         files=joined(piece for name, content in contents.items() for piece in _pieces(name, content)),
         **scripts,
     )

@@ -196,7 +196,7 @@ def _evaluated(
     with TranslatorTeam.of(path, decoding.workers, device=decoding.device, ensemble=ensemble) as translator:
         found = evaluate_model(translator, given.sources, given.targets, intervals=True, stage=progress, **options)
     notices = TranslationNotices(given.name, translator)
-    notices.add(found.translations, places=[f"line {number}" for number in range(1, len(found.translations) + 1)])
+    notices.add([(f"line {number}", one) for number, one in enumerate(found.translations, start=1)])
     notices.tell()
     return found
 

@@ -113,7 +113,7 @@ def translate(
                     translator, lines, chunk_lines=size, on_first=check, name=name, **arguments
                 ):
                     notices.add_left(chunk.left)
-                    notices.add(chunk.kept, places=chunk.places)
+                    notices.add(list(zip(chunk.places, chunk.kept, strict=True)))
                     writer.write(chunk, name)
                     if is_typed:
                         notices.tell_flagged()

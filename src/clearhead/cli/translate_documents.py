@@ -385,13 +385,12 @@ def _tell(
         for one in translated
         if one.translation is not None and one.status != "left"
     ]
-    places, translations = [place for place, _ in done], [translation for _, translation in done]
-    flagged = sum(bool(one.warnings) or one.truncated for one in translations)
+    flagged = sum(bool(one.warnings) or one.truncated for _, one in done)
     notice(f"{document_summary(translated, name=name)}; {flagged:,} flagged")
     if copies := num_kept_copies(translated):
         notice(f"{name}: {copies:,} kept translations equal their sources; --retranslate translates them, too")
     notices = TranslationNotices(name, translator)
-    notices.add(translations, places=places)
+    notices.add(done)
     notices.add_left(left)
     notices.tell()
     if report is not None:

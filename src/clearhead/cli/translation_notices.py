@@ -40,16 +40,15 @@ class TranslationNotices:
         self._left: list[str] = []
         self._terms = self._reused = self._shown = 0
 
-    def add(self, translations: Sequence[Translation], *, places: Iterable[str]) -> None:
+    def add(self, translations: Sequence[tuple[str, Translation]]) -> None:
         """Count the translations of lines, or of segments that begin on them, and report truncated ones.
 
         Args:
-            translations: The translations.
-            places: Where each is in the file, such as `line 3`, in order; several segments may begin on one line.
+            translations: Where each is in the file, such as `line 3`, and the translation, in order; several segments
+                may begin on one line.
         """
-        placed = list(zip(places, translations, strict=True))
-        self._tell_truncated(placed)
-        for place, translation in placed:
+        self._tell_truncated(translations)
+        for place, translation in translations:
             for flag in translation.warnings:
                 self._flags[flag.kind] += 1
                 if self._last.get(flag.kind) == place:

@@ -32,6 +32,7 @@ class _Words(NamedTuple):
     does: str
     do: str
     label: str
+    sentence: str = "{does}, with {percent} % of its weight."
 
 
 _WORDS = {
@@ -44,11 +45,35 @@ _WORDS = {
     "ahead": _Words("looks one token beyond the aligned one", "look one token beyond the aligned one", "aligned + 1"),
     "behind": _Words("looks one token before the aligned one", "look one token before the aligned one", "aligned − 1"),
     "around": _Words("looks around the aligned token", "look around the aligned token", "around aligned"),
-    "gathers": _Words("gathers on one token", "gather on one token", "gathers on {token}"),
-    "spread": _Words("spreads over all tokens", "spread over all tokens", "spread"),
-    "picks": _Words("picks out single tokens here and there", "pick out single tokens here and there", "single tokens"),
-    "mixed": _Words("has no single habit", "have no single habit", "mixed"),
+    "gathers": _Words(
+        "gathers on one token",
+        "gather on one token",
+        "gathers on {token}",
+        "gathers on {token}, with {percent} % of its weight.",
+    ),
+    "spread": _Words(
+        "spreads over all tokens",
+        "spread over all tokens",
+        "spread",
+        "spreads its weight over all tokens that it may see.",
+    ),
+    "picks": _Words(
+        "picks out single tokens here and there",
+        "pick out single tokens here and there",
+        "single tokens",
+        "{does}: the largest weight of a row is {share} on average.",
+    ),
+    "mixed": _Words(
+        "has no single habit",
+        "have no single habit",
+        "mixed",
+        "{does}; what stands out most is {query} to {key} ({share}).",
+    ),
 }
+_IN_SELF_ATTENTION = {"at": {"previous": -1, "same": 0, "next": 1}, "within": {"near": 1, "local": 3}}
+"""Patterns of one key per row, with its distance from the query, and of several, with the largest distance."""
+_IN_CROSS_ATTENTION = {"at": {"aligned": 0, "ahead": 1, "behind": -1}, "within": {"around": 1}}
+"""Likewise, with distances from the aligned key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +102,7 @@ class HeadRole:
 
 
 def role_rules() -> dict[str, Any]:
-    """Return the words and bounds of the roles as plain values for JSON, for a page that finds roles itself."""
+    """Return words, bounds and distances of the roles as plain values for JSON, for a page that finds roles itself."""
     bounds = {
         "least_share": _LEAST_SHARE,
         "least_wide": _LEAST_WIDE,
@@ -85,7 +110,12 @@ def role_rules() -> dict[str, Any]:
         "least_ratio": _LEAST_RATIO,
         "even": _EVEN,
     }
-    return {"words": {kind: words._asdict() for kind, words in _WORDS.items()}, "bounds": bounds}
+    return {
+        "words": {kind: words._asdict() for kind, words in _WORDS.items()},
+        "bounds": bounds,
+        "in_self_attention": _IN_SELF_ATTENTION,
+        "in_cross_attention": _IN_CROSS_ATTENTION,
+    }
 
 
 def self_roles(
@@ -102,9 +132,7 @@ def self_roles(
     places: Int[np.ndarray, " T"] = np.arange(size)
     distance = places[None, :] - places[:, None]
     sees = distance <= 0 if is_causal else np.ones((size, size), dtype=bool)
-    narrow = {"previous": distance == -1, "same": distance == 0, "next": distance == 1}
-    wide = {"near": np.abs(distance) <= 1, "local": np.abs(distance) <= 3}
-    return _roles(weights, sees, narrow, wide, (tokens, tokens))
+    return _roles(weights, sees, distance, _IN_SELF_ATTENTION, (tokens, tokens))
 
 
 def cross_roles(
@@ -126,15 +154,14 @@ def cross_roles(
     text = has_text if has_text.any() else np.ones_like(has_text)
     aligned = np.where(text, alignment, -1.0).argmax(axis=-1)
     distance = np.arange(weights.shape[-1])[None, :] - aligned[:, None]
-    narrow = {"aligned": distance == 0, "ahead": distance == 1, "behind": distance == -1}
-    return _roles(weights, np.ones_like(distance, dtype=bool), narrow, {"around": np.abs(distance) <= 1}, tokens)
+    return _roles(weights, np.ones_like(distance, dtype=bool), distance, _IN_CROSS_ATTENTION, tokens)
 
 
 def _roles(
     weights: Float[np.ndarray, "L H T S"],
     sees: Bool[np.ndarray, "T S"],
-    narrow: Mapping[str, Bool[np.ndarray, "T S"]],
-    wide: Mapping[str, Bool[np.ndarray, "T S"]],
+    distance: Int[np.ndarray, "T S"],
+    patterns: Mapping[str, Mapping[str, int]],
     tokens: tuple[Sequence[str], Sequence[str]],
 ) -> list[list[HeadRole]]:
     """Return the most specific pattern of each head that receives enough of its weight.
@@ -142,10 +169,12 @@ def _roles(
     Args:
         weights: Attention weights; rows sum to 1.
         sees: Mask, True where a query may attend.
-        narrow: Masks of the patterns of one key per row, by name.
-        wide: Masks of the patterns of several keys per row, for heads that match no narrow pattern.
+        distance: How far each key is from the query, or from the key aligned with it.
+        patterns: The distances of each pattern; those of several keys are for heads that match none of one key.
         tokens: Texts of the queries and of the keys.
     """
+    narrow = {kind: distance == steps for kind, steps in patterns["at"].items()}
+    wide = {kind: np.abs(distance) <= steps for kind, steps in patterns["within"].items()}
     even = sees / sees.sum(axis=-1, keepdims=True)  # (T, S): even attention, without any pattern
     most_entropy = np.log(sees.sum(axis=-1)).sum()
 
@@ -163,34 +192,28 @@ def _roles(
         key = int(head.mean(axis=0).argmax())
         gathered, usual = float(head[:, key].mean()), float(even[:, key].mean())
         if gathered >= max(_LEAST_SHARE, _LEAST_RATIO * usual, *single.values()):
-            token = _quoted(tokens[1][key])
-            return _role(
-                "gathers", gathered, f"Gathers on {token}, with {100 * gathered:.0f} % of its weight.", token=token
-            )
+            return _role("gathers", gathered, token=_quoted(tokens[1][key]))
         for found in (single, habits(head, wide, _LEAST_WIDE)):
             if found:
                 kind = max(found, key=lambda name: found[name]) if found is single else next(iter(found))
-                return _role(kind, found[kind], f"{_WORDS[kind].does}, with {100 * found[kind]:.0f} % of its weight.")
+                return _role(kind, found[kind])
         entropy = -(head * np.log(np.where(head > 0, head, 1.0))).sum()
         evenness = float(entropy / most_entropy) if most_entropy > 0 else 0.0
         if evenness >= _EVEN:
-            return _role("spread", evenness, "Spreads its weight over all tokens that it may see.")
+            return _role("spread", evenness)
         peak, usual_peak = float(head.max(axis=-1).mean()), float(even.max(axis=-1).mean())
         if peak >= max(_LEAST_PEAK, _LEAST_RATIO * usual_peak):
-            return _role(
-                "picks", peak, f"{_WORDS['picks'].does}: the largest weight of a row is {peak:.2f} on average."
-            )
+            return _role("picks", peak)
         row, column = divmod(int((head - even).argmax()), head.shape[1])
-        largest = float(head[row, column])
-        where = f"{_quoted(tokens[0][row])} to {_quoted(tokens[1][column])} ({largest:.2f})"
-        return _role("mixed", largest, f"Has no single habit; what stands out most is {where}.")
+        return _role("mixed", float(head[row, column]), query=_quoted(tokens[0][row]), key=_quoted(tokens[1][column]))
 
     return [[role(head) for head in layer.astype(np.float64)] for layer in weights]
 
 
-def _role(kind: str, share: float, sentence: str, *, token: str = "") -> HeadRole:
-    does, do, label = _WORDS[kind]
-    return HeadRole(kind, share, label.format(token=token), does, do, sentence[0].upper() + sentence[1:])
+def _role(kind: str, share: float, **tokens: str) -> HeadRole:
+    does, do, label, sentence = _WORDS[kind]
+    said = sentence.format(does=does, percent=f"{100 * share:.0f}", share=f"{share:.2f}", **tokens)
+    return HeadRole(kind, share, label.format(**tokens), does, do, said[0].upper() + said[1:])
 
 
 def _quoted(token: str) -> str:

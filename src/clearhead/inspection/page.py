@@ -9,18 +9,23 @@ import base64
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clearhead.errors import DataError
 from clearhead.inspection.head_statistics import STATISTICS
-from clearhead.pages import Html, content_policy, data_block, fill, script, style
-from clearhead.text.lines import shortened
+from clearhead.pages import Html, constants_module, content_policy, data_block, fill, script, style
+from clearhead.text.lines import LINE_ENDS, WHITE_SPACE, shortened
+from clearhead.text.word_links import UNSPACED
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
+
+TEXT_RULES = "translate/text_rules.js"
+"""A module that is no file: what Python knows of words and lines, for `pages/translate/words.js`."""
 
 MAX_PAGE_WEIGHTS = 5_000_000
 """Most attention weights in a page, at 8/3 bytes each: a size that browsers still open readily."""
@@ -49,6 +54,22 @@ def explain_view(before: str) -> Html:
         before: Text shown until the script runs.
     """
     return fill("explain_view.html", before=before)
+
+
+def view_scripts(instead: Mapping[str, str] = MappingProxyType({})) -> dict[str, Html]:
+    """Return the scripts of a page that translates and shows explanations, by name.
+
+    Args:
+        instead: Modules that take the place of others.
+    """
+    mains = {"theme": "translate/theme.js", "translate": "translate/main.js", "inside": "translate/inside.js"}
+    made = {TEXT_RULES: text_rules_module()}
+    return {name: script(main, instead, made) for name, main in {**mains, "explain": "explain/main.js"}.items()}
+
+
+def text_rules_module() -> str:
+    """Return the text of `translate/text_rules.js`."""
+    return constants_module("TEXT_RULES", {"SPACE": WHITE_SPACE, "LINE_END": LINE_ENDS, "UNSPACED": UNSPACED})
 
 
 def render_comparison(comparison: Mapping[str, Any]) -> str:

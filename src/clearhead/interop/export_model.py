@@ -68,11 +68,11 @@ def export_directory(
                 kind, notes = write_huggingface(bundle, temporary)
                 written, compared = f"{_a(kind)} model", _compared_with_transformers(bundle, temporary, kind, sources)
                 # M2M100 computes more positions when a text is longer.
-                notes += [] if kind == "m2m_100" else _ends(bundle.model.config)
+                notes += [] if kind == "m2m_100" else _ends(bundle.config)
             case "ctranslate2":
                 pieces, notes = write_ctranslate2(bundle, temporary, precision)
                 compared = prove_ctranslate2(temporary, bundle, sources, precision, pieces) if sources else NO_SENTENCES
-                notes += _ends(bundle.model.config)
+                notes += _ends(bundle.config)
             case "onnx":
                 notes = write_onnx(bundle, temporary, precision)
                 compared = prove_onnx(temporary, bundle, sources, precision) if sources else NO_SENTENCES
@@ -139,5 +139,5 @@ def _compared_with_transformers(bundle: Bundle, directory: Path, kind: str, sour
     if not sources:
         return NO_SENTENCES
     differs = prove_huggingface(directory, kind, bundle, sources)
-    same = "tokens, scores and texts" if bundle.model.config.num_decoder_layers else "tokens and hidden states"
+    same = "tokens, scores and texts" if bundle.config.num_decoder_layers else "tokens and hidden states"
     return differs or f"{len(sources)} sentences have the same {same} in transformers"

@@ -148,7 +148,7 @@ def card(name: str, imported: Imported, proof: str) -> str:
         proof: Result of the comparison with the original library.
     """
     shape, tokenizer, came = (
-        imported.bundle.model.config,
+        imported.bundle.config,
         imported.bundle.tokenizer,
         imported.bundle.info["imported_from"],
     )

@@ -56,7 +56,7 @@ def origin_values(bundle: Bundle, files: Mapping[str, bytes]) -> dict[str, Any]:
     sha256 = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     return {
         "format_version": FORMAT_VERSION,
-        "model": bundle.model.config.model_dump(mode="json"),
+        "model": bundle.config.model_dump(mode="json"),
         "decode": bundle.decode.model_dump(mode="json", exclude={"shortlist"}),  # the shortlist's file is not exported
         "line_statistics": None if lines is None else lines.model_dump(mode="json"),
         **({"vocabulary_sha256": sha256} if OWN_VOCABULARY in files else {}),

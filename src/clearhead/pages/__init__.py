@@ -15,7 +15,7 @@ from string import Template
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["Html", "content_policy", "data_block", "fill", "joined", "picture", "script", "style"]
+__all__ = ["Html", "constants_module", "content_policy", "data_block", "fill", "joined", "picture", "script", "style"]
 
 
 class Html(str):
@@ -75,6 +75,11 @@ def script(
 
     add(name)
     return Html("".join(parts.values()))
+
+
+def constants_module(name: str, values: Any) -> str:
+    """Return a JavaScript module that exports a value of plain types, for `script`."""
+    return f"export const {name} = {data_block(values)};\n"
 
 
 def picture(name: str) -> Html:

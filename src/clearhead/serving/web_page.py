@@ -9,8 +9,8 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 
 from clearhead.inspection.head_statistics import STATISTICS
-from clearhead.inspection.page import explain_view
-from clearhead.pages import Html, data_block, fill, picture, script, style
+from clearhead.inspection.page import explain_view, view_scripts
+from clearhead.pages import Html, data_block, fill, picture, style
 from clearhead.serving.files import EXTENSIONS
 from clearhead.serving.service import Service
 from clearhead.text.quality_flags import KINDS
@@ -36,10 +36,7 @@ def page_router(service: Service) -> APIRouter:
     parts = {
         "translate.css": ("text/css", style("translate.css")),
         "explain.css": ("text/css", style("explain.css")),
-        "theme.js": ("text/javascript", script("translate/theme.js")),
-        "translate.js": ("text/javascript", script("translate/main.js")),
-        "inside.js": ("text/javascript", script("translate/inside.js")),
-        "explain.js": ("text/javascript", script("explain/main.js")),
+        **{f"{name}.js": ("text/javascript", text) for name, text in view_scripts().items()},
         "icon.svg": ("image/svg+xml", picture("icon.svg")),
     }
     config = service.config

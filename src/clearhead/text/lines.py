@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+WHITE_SPACE = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+"""Ranges of the characters of `str.isspace`, for a set in a pattern of JavaScript, whose own `\\s` is another."""
+LINE_ENDS = r"\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
+"""Ranges of the characters that end a line for `str.splitlines`, likewise."""
+
 _OF_FILES = re.compile(r"\r\n|\n|\r")
 _OF_UNICODE = re.compile("[\n\v\f\r\x85\u2028\u2029]")
 

@@ -27,7 +27,8 @@ Span = tuple[int, int]
 Link = tuple[int, int]
 """A word of the source and a word of the target, counted from 0."""
 
-_UNSPACED = LETTERS_WITHOUT_SPACES + CHINESE_AND_JAPANESE_MARKS
+UNSPACED = LETTERS_WITHOUT_SPACES + CHINESE_AND_JAPANESE_MARKS
+"""Ranges of the characters that are words of their own, for a set in a regular expression."""
 UNLOOKED = 0.1
 """Added to the total of each source word, so that a word that no target word attends to is not linked. On 40 pairs of
 Multi30k linked by hand, values from 0.03 to 0.5 perform alike (docs/alignment.md)."""
@@ -35,8 +36,8 @@ NEARLY = 1 - 1e-6
 """Share of the best weight that is as good: characters of one token share its weight equally."""
 
 # Compiled when they are first needed, which takes milliseconds; `re` keeps them.
-_WORD = rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+"
-_PART = rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])\w)+|[^\w\s]"
+_WORD = rf"[{UNSPACED}]|[^\s{UNSPACED}]+"
+_PART = rf"[{UNSPACED}]|(?:(?![{UNSPACED}])\w)+|[^\w\s]"
 
 
 def words_of(text: str) -> list[Span]:

@@ -101,7 +101,7 @@ class LineWriter:
             name: Name of its file.
         """
         if self.report is not None:
-            self.report.add(lines.translations, name=name, places=lines.places)
+            self.report.add(zip(lines.places, lines.translations, strict=True), name=name)
         kept = lines.kept
         self.out.writelines(self._text(one, index) for index, one in enumerate(kept, start=self.count))
         if self.links is not None:

@@ -83,15 +83,15 @@ class TranslationReport:
         # A min-heap for each reason: the mildest entry comes first and is replaced by a worse one.
         self._worst: defaultdict[str, list[tuple[float, float, int, _Entry]]] = defaultdict(list)
 
-    def add(self, translations: Iterable[Translation], *, name: str, places: Iterable[str]) -> None:
+    def add(self, translations: Iterable[tuple[str, Translation]], *, name: str) -> None:
         """Add translations of a file, in order.
 
         Args:
-            translations: Scored translations; those reused from a memory need no score.
+            translations: Where each is in the file, such as `line 3`, and the scored translation; those reused from a
+                memory need no score.
             name: Name of the file.
-            places: Where each translation is in the file, such as `line 3`.
         """
-        for place, translation in zip(places, translations, strict=True):
+        for place, translation in translations:
             self._num_segments += 1
             details = translation.problems
             is_reused = translation.memory is not None and translation.memory.is_reused
@@ -130,7 +130,7 @@ class TranslationReport:
             remarks: See `Document.remarks`.
         """
         done = [(one.segment.shown_place, one.translation) for one in translated if one.translation is not None]
-        self.add([translation for _, translation in done], name=name, places=[place for place, _ in done])
+        self.add(done, name=name)
         self.add_file(document_summary(translated, name=name))
         for remark in remarks:
             self.add_file(f"{name}: {remark}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,6 +24,7 @@ from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.decoding.utf8 import CharacterParts
 from clearhead.files.streams import read_lines
+from clearhead.inspection.page import TEXT_RULES, text_rules_module
 from clearhead.inspection.tokens import Reader
 from clearhead.pages import script
 from clearhead.text import placeholders
@@ -30,7 +33,7 @@ from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import protect, units_of
 from clearhead.text.quality_flags import SeenInTraining, find_flags
 from clearhead.text.sentence_splitting import cut_line, join_sentences
-from clearhead.text.word_links import joined_links, link_words, words_of
+from clearhead.text.word_links import UNSPACED, joined_links, link_words, words_of
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.normalization import Normalizer
 
@@ -46,7 +49,8 @@ import * as sentences from "./web/sentences.js";
 import * as spans from "./web/spans.js";
 import * as textForm from "./web/text_form.js";
 import * as vocabulary from "./web/vocabulary.js";
-const texts = { ...characters, ...links, ...normalization, ...sentences, ...spans, ...textForm };
+import * as words from "./translate/words.js";
+const texts = { ...characters, ...links, ...normalization, ...sentences, ...spans, ...textForm, ...words };
 window.web = { ...texts, ...flags, ...masks, ...placeholders, ...search, ...vocabulary };
 </script>"""
 
@@ -471,12 +475,20 @@ def test_real_text_is_read_as_python_reads_it(page, data_dir):
         assert flags == [[flag.kind, flag.detail] for flag in wanted]
 
 
+def test_words_and_lines_are_those_of_python(page):
+    every = "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+    found = page.evaluate("(text) => text.match(new RegExp(`[${web.UNSPACED}]`, 'gu'))", every)
+    assert found == re.findall(f"[{UNSPACED}]", every)
+    found = page.evaluate("(text) => [web.linesOf(text), [...text].filter(web.isBlank)]", every)
+    assert found == [every.splitlines(keepends=True), [one for one in every if one.isspace()]]
+
+
 def test_the_modules_have_different_names_for_everything(page):
     problem = page.evaluate(
         """async (text) => {
           const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
           return import(address).then(() => null, (error) => String(error));
         }""",
-        script("web/worker.js", made={RULES: rules_module()}),
+        script("web/worker.js", made={RULES: rules_module(), TEXT_RULES: text_rules_module()}),
     )
     assert problem is None

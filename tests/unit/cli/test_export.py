@@ -6,12 +6,14 @@ import errno
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+from clearhead.bundle import load_bundle
 from clearhead.cli.export import export
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.interop import export_model as exports
@@ -359,6 +361,14 @@ def test_onnx_files_that_say_something_else_are_not_written(make_model_dir, tmp_
     ):
         run_command(export, model, "-o", tmp_path / "theirs", "--to", "onnx")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_ctranslate2_export_without_it_names_it_and_makes_no_module(make_model_dir, tmp_path, monkeypatch):
+    bundle = load_bundle(make_model_dir())
+    monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
+    with pytest.raises(ModelError, match=re.escape(f"CTranslate2 is not installed: {pip_install('interop')}")):
+        write_ctranslate2(bundle, tmp_path, "float32")
+    assert "own_module" not in vars(bundle.weights)
 
 
 def test_onnx_export_names_missing_packages(make_model_dir, tmp_path, run_command, monkeypatch):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clearhead import pages
+from clearhead.inspection.page import TEXT_RULES, text_rules_module
 from clearhead.pages import Html, data_block, fill, joined, script, style
 
 
@@ -49,9 +50,10 @@ def lightness(colour: str) -> float:
 
 @pytest.mark.parametrize("name", ["explain/main.js", "compare/main.js", "translate/main.js", "translate/inside.js"])
 def test_modules_become_one_each_once_and_behind_what_it_imports(name):
-    text = script(name)
+    text = script(name, made={TEXT_RULES: text_rules_module()})
     assert not re.search(r"^(import|export) ", text, re.MULTILINE)
     root, first = Path(str(files(pages))), {}
+    first[root / TEXT_RULES] = -1
 
     def check(module: Path) -> int:
         content = module.read_text(encoding="utf-8")

@@ -82,7 +82,7 @@ def translation_report(path: Path) -> None:
         Translation(LONG[: 40 * number], LONG[: 30 * number], -1.0, (), warnings=flags[number % 3 :: 4])
         for number in range(1, 70)
     ]
-    report.add(found, name="a/long/path.txt", places=[f"line {number}" for number in range(1, 70)])
+    report.add([(f"line {number}", one) for number, one in enumerate(found, start=1)], name="a/long/path.txt")
     path.write_text(report.page("path.txt"), encoding="utf-8")
 
 

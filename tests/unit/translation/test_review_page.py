@@ -21,7 +21,7 @@ def made(source, text="x", *, score=-1.0, kinds=(), detail="", **cut):
 
 def page_of(*translations, title="a.txt", name="a.txt"):
     report = TranslationReport()
-    report.add(translations, name=name, places=[f"line {number + 1}" for number in range(len(translations))])
+    report.add([(f"line {number}", one) for number, one in enumerate(translations, start=1)], name=name)
     report.add_file(f"{name}: {len(translations)} lines")
     return report.page(title)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,12 @@ from clearhead.interop.huggingface.state import FAMILIES, exportable_as
 from clearhead.interop.huggingface.tokenizer import kind_and_tokenizer, onnx_instead
 from clearhead.interop.rewrites import resolved
 from clearhead.interop.round_trip import KEY, origin_values
-from clearhead.interop.vocabularies.vocabulary_files import tokens_beside_sentencepiece, vocabulary_files, write_files
+from clearhead.interop.vocabularies.vocabulary_files import (
+    tokenizer_text,
+    tokens_beside_sentencepiece,
+    vocabulary_files,
+    write_files,
+)
 from clearhead.model.positions import sinusoidal_positions
 from clearhead.runtime.installation import pip_install
 
@@ -45,12 +48,12 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecisi
         ModelError: If CTranslate2 is not installed.
         OSError: If the files cannot be written.
     """
-    vocabulary, config = bundle.tokenizer, resolved(bundle.model.config)
+    vocabulary, config = bundle.tokenizer, resolved(bundle.config)
     spec = _specification(bundle, config)
     pieces, files = listed_pieces(vocabulary), vocabulary_files(vocabulary)
     if added := tokens_beside_sentencepiece(vocabulary):
-        tokenizer = kind_and_tokenizer(bundle, exportable_as(bundle.model.config) or FAMILIES)[1]
-        files = {**files, **tokenizer.files, "tokenizer_config.json": _json(tokenizer.settings)}
+        tokenizer = kind_and_tokenizer(bundle, exportable_as(bundle.config) or FAMILIES)[1]
+        files = {**files, **tokenizer.files, "tokenizer_config.json": tokenizer_text(tokenizer.settings).encode()}
     spec.register_source_vocabulary(list(pieces.source))
     spec.register_target_vocabulary(list(pieces.target))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = pieces.bos, pieces.eos, pieces.unk
@@ -153,10 +156,6 @@ def _require_expressible(bundle: Bundle, config: ModelConfig) -> None:
 def _sinusoids(config: ModelConfig) -> np.ndarray:
     layout: Any = config.positions
     return _numbers(sinusoidal_positions(config.max_positions, config.d_model, layout, first=config.first_position))
-
-
-def _json(values: Mapping[str, Any]) -> bytes:
-    return json.dumps(values, ensure_ascii=False, indent=2).encode()
 
 
 def _numbers(tensor: Tensor) -> np.ndarray:

@@ -72,7 +72,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
     ours, settings = bundle.tokenizer, proof_settings(bundle)
     bytes_here, unk_id = _byte_pieces(directory, ours)
     unread = _unread_settings(tokenizer, ours)
-    engine = make_engine(bundle.model, settings.precision) if bundle.model.config.num_decoder_layers else None
+    engine = make_engine(bundle.model, settings.precision) if bundle.config.num_decoder_layers else None
     lost = 0
     for number, (language, text) in enumerate(ours.split_sources(sources, settings.target_lang), start=1):
         where = f"{directory}: golden sentence {number} ({text!r:.60})"
@@ -88,7 +88,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
         given = ours.given(language)
         [[found]] = decode(engine, [source_ids], SearchOptions(settings), prefixes=[given_prefix(given)])
         target_ids = list(found.tokens)
-        logits = _their_logits(model, bundle.model.config, source_ids, target_ids)
+        logits = _their_logits(model, bundle.config, source_ids, target_ids)
         log_probs = logits.log_softmax(dim=-1).gather(1, torch.tensor(target_ids)[:, None])[len(given) :, 0]
         theirs = log_probs.double().sum().item()
         if not abs(found.log_prob - theirs) <= TOLERANCE * len(target_ids):
@@ -96,7 +96,7 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
         of_text = [token_id for token_id in target_ids if token_id not in bytes_here]
         lost += is_lost or of_text != target_ids
         # Neither the tokens that begin every translation nor the end token, which may be special in one library alone.
-        framed = {*given, bundle.model.config.eos_id}
+        framed = {*given, bundle.config.eos_id}
         if not unread:
             _require_same_text(f"{where} is translated", tokenizer, ours, [one for one in of_text if one not in framed])
         _require_same_search(where, model, engine, ours, settings, source_ids, language)

@@ -62,7 +62,7 @@ def kind_and_tokenizer(bundle: Bundle, kinds: Iterable[str]) -> tuple[str, Their
     Raises:
         ConfigError: If no tokenizer can; it gives the reasons.
     """
-    vocabulary, config = bundle.tokenizer, bundle.model.config
+    vocabulary, config = bundle.tokenizer, bundle.config
     was = (bundle.imported_from or {}).get("kind")
     found = sorted(kinds, key=lambda kind: kind != was)
     if isinstance(vocabulary, Tokenizer):
@@ -90,7 +90,7 @@ def kind_and_tokenizer(bundle: Bundle, kinds: Iterable[str]) -> tuple[str, Their
 
 def onnx_instead(bundle: Bundle) -> str:
     """Return the advice, for the end of a message, to write a model as ONNX; empty if that refuses it too."""
-    config = bundle.model.config
+    config = bundle.config
     if not config.is_encoder_decoder:
         return ""
     if tokens_beside_sentencepiece(bundle.tokenizer):
@@ -279,7 +279,7 @@ def _require_same(vocabulary: ForeignVocabulary, kind: str, bundle: Bundle, toke
         write_json(directory / "tokenizer_config.json", tokenizer.settings)
         write_json(directory / "generation_config.json", {"forced_bos_token_id": forced_id(bundle)})
         try:
-            there = their_vocabulary(directory, kind, bundle.model.config)
+            there = their_vocabulary(directory, kind, bundle.config)
         except ModelError as error:
             raise ModelError(str(error).replace(f"{directory}/", "")) from None
     here = vocabulary.file

@@ -37,7 +37,7 @@ def write_huggingface(bundle: Bundle, directory: Path) -> tuple[str, list[str]]:
         ConfigError: If transformers has no such model.
         OSError: If the files cannot be written.
     """
-    config = bundle.model.config
+    config = bundle.config
     kinds = exportable_as(config)
     if not kinds:
         nearest, differences = nearest_kind(config)
@@ -69,7 +69,7 @@ def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any], t
     notes: list[str] = []
     said = {**values, "dtype": "float32", KEY: origin_values(bundle, tokenizer.files)}
     write_json(directory / "config.json", said)
-    if bundle.model.config.num_decoder_layers:
+    if bundle.config.num_decoder_layers:
         generation, notes = _generation(bundle, values)
         write_json(directory / "generation_config.json", generation)
     write_json(directory / "tokenizer_config.json", tokenizer.settings)
@@ -79,7 +79,7 @@ def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any], t
 
 def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return transformers' generation settings for a search like ours, and notes on the differences."""
-    decode, config = bundle.decode, bundle.model.config
+    decode, config = bundle.decode, bundle.config
     notes = ["their search has one limit for the length of all outputs, not the source's length and some more"]
     if decode.length_penalty_form == "gnmt" and decode.length_penalty and decode.beam_size > 1:
         alpha = f"{decode.length_penalty:g}"

@@ -35,7 +35,7 @@ def prove_onnx(directory: Path, bundle: Bundle, sources: Sequence[str], precisio
     Raises:
         ModelError: If the scores differ by more, or the files cannot be loaded.
     """
-    model, tokenizer, config, settings = bundle.model, bundle.tokenizer, bundle.model.config, proof_settings(bundle)
+    model, tokenizer, config, settings = bundle.model, bundle.tokenizer, bundle.config, proof_settings(bundle)
     parts = tokenizer.split_sources(sources, settings.target_lang)
     source_ids = tokenizer.encode_parts(parts, settings.source_lang)
     prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]

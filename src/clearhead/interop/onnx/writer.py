@@ -38,7 +38,7 @@ def write_onnx(bundle: Bundle, directory: Path, precision: ForeignPrecision) -> 
         raise ModelError(f"not installed: {', '.join(missing)}; {pip_install('interop')}")
     from clearhead.interop.onnx.model import ONNX, decoder_graph, encoder_graph
 
-    model, config = bundle.model, bundle.model.config
+    model, config = bundle.model, bundle.config
     if unknown := unknown_settings(config, ONNX):
         raise ConfigError(f"this model cannot be written as ONNX: {', '.join(unknown)}")
     if not config.is_encoder_decoder:

@@ -1,21 +1,20 @@
-// Roles of attention heads, in words: inspection/head_roles.py, from which the words and the bounds come.
+// Roles of attention heads, in words: inspection/head_roles.py, from which words, bounds and distances come.
 
+import { upper } from "../translate/words.js";
 import { stripped } from "./characters.js";
 import { nearest, sixDigits } from "./packing.js";
 import { RULES } from "./rules.js";
 
 /**
  * Return the role of each self-attention head, [layers][heads].
- * @param {object} rules - `roles` of the settings: words and bounds.
+ * @param {object} rules - `roles` of the settings: words, bounds and distances.
  * @param {{values: Float32Array, shape: number[]}} weights - [layers, heads, rows, columns]; rows sum to 1.
  * @param {string[]} tokens - Their texts.
  */
 export function selfRoles(rules, weights, tokens, isCausal) {
-  const apart = (distance) => (row, column) => column - row === distance;
-  const within = (distance) => (row, column) => Math.abs(column - row) <= distance;
   const sees = (row, column) => !isCausal || column <= row;
-  const narrow = { previous: apart(-1), same: apart(0), next: apart(1) };
-  return rolesOf(rules, weights, sees, narrow, { near: within(1), local: within(3) }, [tokens, tokens]);
+  const distance = (row, column) => column - row;
+  return rolesOf(rules, weights, sees, distance, rules.in_self_attention, [tokens, tokens]);
 }
 
 /**
@@ -31,14 +30,12 @@ export function crossRoles(rules, weights, alignment, tokens, hasText) {
     const own = alignment.values.subarray(row * columns, (row + 1) * columns).map((one, n) => (withText[n] ? one : -1));
     return own.indexOf(Math.max(...own));
   });
-  const apart = (distance) => (row, column) => column - aligned[row] === distance;
-  const around = (row, column) => Math.abs(column - aligned[row]) <= 1;
-  const narrow = { aligned: apart(0), ahead: apart(1), behind: apart(-1) };
-  return rolesOf(rules, weights, () => true, narrow, { around }, tokens);
+  const distance = (row, column) => column - aligned[row];
+  return rolesOf(rules, weights, () => true, distance, rules.in_cross_attention, tokens);
 }
 
 /** Return the most specific pattern of each head that receives enough of its weight. */
-function rolesOf({ words, bounds }, { values, shape }, sees, narrow, wide, tokens) {
+function rolesOf({ words, bounds }, { values, shape }, sees, distance, patterns, tokens) {
   const [layers, heads, rows, columns] = shape;
   const numSeen = Array.from({ length: rows }, (_, row) => {
     let count = 0;
@@ -68,19 +65,21 @@ function rolesOf({ words, bounds }, { values, shape }, sees, narrow, wide, token
     const share = (head) => cells.reduce((total, cell) => total + head(...cell), 0) / (seen.size || 1);
     return { share, usual: share(even) };
   };
-  const patternsOf = (all, least) =>
-    Object.entries(all).map(([kind, isCell]) => ({ kind, least, ...pattern(isCell) }));
-  const [single, several] = [patternsOf(narrow, bounds.least_share), patternsOf(wide, bounds.least_wide)];
+  const single = Object.entries(patterns.at).map(([kind, steps]) => (
+    { kind, least: bounds.least_share, ...pattern((row, column) => distance(row, column) === steps) }));
+  const several = Object.entries(patterns.within).map(([kind, steps]) => (
+    { kind, least: bounds.least_wide, ...pattern((row, column) => Math.abs(distance(row, column)) <= steps) }));
   const found = (patterns, head) =>
     patterns
       .map((one) => ({ ...one, share: one.share(head) }))
       .filter(({ share, usual, least }) => share >= Math.max(least, bounds.least_ratio * usual));
 
-  const role = (kind, share, sentence, token = "") => ({
-    kind, share: sixDigits(share), label: words[kind].label.replace("{token}", () => token),
-    does: words[kind].does, do: words[kind].do, sentence: sentence[0].toUpperCase() + sentence.slice(1),
-  });
-  const percentOf = (share) => `with ${nearest(100 * share)} % of its weight.`;
+  const role = (kind, share, named = {}) => {
+    const { does, do: plural, label, sentence } = words[kind];
+    const values = { does, percent: nearest(100 * share), share: (nearest(100 * share) / 100).toFixed(2), ...named };
+    const filled = (text) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+    return { kind, share: sixDigits(share), label: filled(label), does, do: plural, sentence: upper(filled(sentence)) };
+  };
 
   const roleOf = (head) => {
     const ofOne = found(single, head);
@@ -91,41 +90,34 @@ function rolesOf({ words, bounds }, { values, shape }, sees, narrow, wide, token
     }
     const usual = rowMean((row) => even(row, key));
     if (gathered >= Math.max(bounds.least_share, bounds.least_ratio * usual, ...ofOne.map(({ share }) => share))) {
-      const token = quoted(tokens[1][key]);
-      return role("gathers", gathered, `Gathers on ${token}, ${percentOf(gathered)}`, token);
+      return role("gathers", gathered, { token: quoted(tokens[1][key]) });
     }
     if (ofOne.length) {
       const { kind, share } = ofOne.reduce((best, one) => (one.share > best.share ? one : best));
-      return role(kind, share, `${words[kind].does}, ${percentOf(share)}`);
+      return role(kind, share);
     }
-    for (const { kind, share } of found(several, head).slice(0, 1))
-      return role(kind, share, `${words[kind].does}, ${percentOf(share)}`);
+    for (const { kind, share } of found(several, head).slice(0, 1)) return role(kind, share);
     let entropy = 0;
     eachCell((row, column) => {
       const weight = head(row, column);
       if (weight > 0) entropy -= weight * Math.log(weight);
     });
     const evenness = mostEntropy > 0 ? entropy / mostEntropy : 0;
-    if (evenness >= bounds.even)
-      return role("spread", evenness, "Spreads its weight over all tokens that it may see.");
+    if (evenness >= bounds.even) return role("spread", evenness);
     const peakOf = (of) => rowMean((row) => {
       let peak = 0;
       for (let column = 0; column < columns; column++) peak = Math.max(peak, of(row, column));
       return peak;
     });
     const peak = peakOf(head);
-    if (peak >= Math.max(bounds.least_peak, bounds.least_ratio * peakOf(even))) {
-      const sentence = `${words.picks.does}: the largest weight of a row is ${twoDigits(peak)} on average.`;
-      return role("picks", peak, sentence);
-    }
+    if (peak >= Math.max(bounds.least_peak, bounds.least_ratio * peakOf(even))) return role("picks", peak);
     let most = { above: -Infinity };
     eachCell((row, column) => {
       const above = head(row, column) - even(row, column);
       if (above > most.above) most = { above, row, column };
     });
-    const largest = head(most.row, most.column);
-    const where = `${quoted(tokens[0][most.row])} to ${quoted(tokens[1][most.column])} (${twoDigits(largest)})`;
-    return role("mixed", largest, `Has no single habit; what stands out most is ${where}.`);
+    const named = { query: quoted(tokens[0][most.row]), key: quoted(tokens[1][most.column]) };
+    return role("mixed", head(most.row, most.column), named);
   };
 
   return Array.from({ length: layers }, (_, layer) =>
@@ -144,5 +136,3 @@ function quoted(token) {
     (/[\p{C}\p{Z}]/u.test(one) ? `[${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]` : one));
   return `“${coded.join("")}”`;
 }
-
-const twoDigits = (value) => (nearest(100 * value) / 100).toFixed(2);
