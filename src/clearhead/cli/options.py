@@ -116,6 +116,13 @@ Ensemble = Annotated[
     ),
 ]
 Device = Annotated[str, option("device")]
+Sample = Annotated[
+    bool,
+    typer.Option(
+        "--sample",
+        help="Draw translations at random instead of searching; in large amounts they make better back-translations.",
+    ),
+]
 Plain = Annotated[bool, option("train.plain")]
 Threads = Annotated[
     int | None,

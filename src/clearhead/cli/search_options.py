@@ -8,7 +8,7 @@ import typer
 
 from clearhead.cli.checks import given
 from clearhead.cli.from_settings import option
-from clearhead.cli.options import DecodeSettings
+from clearhead.cli.options import DecodeSettings, Sample
 from clearhead.config import Sampling
 
 
@@ -36,7 +36,7 @@ class SearchOptions(DecodeSettings):
         metavar="TEXT",
         help="Begin every translation with exactly this text; the model may complete a word at its end.",
     )
-    sample: bool = typer.Option(False, "--sample", help="Draw translations at random instead of searching.")
+    sample: Sample = False
     mbr: int | None = typer.Option(
         None,
         metavar="N",

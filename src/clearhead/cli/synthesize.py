@@ -11,7 +11,7 @@ import typer
 from clearhead.cli.checks import given, refuse_missing, refuse_overwriting
 from clearhead.cli.console import notice, progress
 from clearhead.cli.from_settings import option
-from clearhead.cli.options import OUTPUT, DecodeOptions, with_option_groups
+from clearhead.cli.options import OUTPUT, DecodeOptions, Sample, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError
@@ -43,12 +43,7 @@ def backtranslate(
     ],
     output: Output,
     decoding: DecodeOptions,
-    sample: Annotated[
-        bool,
-        typer.Option(
-            "--sample", help="Draw translations at random; for large amounts of text better than beam search."
-        ),
-    ] = False,
+    sample: Sample = False,
     seed: Annotated[int | None, option("sampling.seed")] = None,
     tag: Tag = None,
 ) -> None:

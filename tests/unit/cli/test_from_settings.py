@@ -31,7 +31,7 @@ OF_ANOTHER_MEANING = {
 
 SEVERAL_TEXTS = {
     *("--alignments", "--all", "--columns", "--compare", "--format", "--from-lang", "--keys", "--memory", "--output"),
-    *("--pairs", "--precision", "--sample", "--set", "--target", "--terms", "--to-lang", "--workers"),
+    *("--pairs", "--precision", "--set", "--target", "--terms", "--to-lang", "--workers"),
 }
 """Options that mean something else in another command; the list only shrinks."""
 
