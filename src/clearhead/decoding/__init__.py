@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING
 
 from clearhead.config import Sampling
-from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.decode import decode, make_engine, require_computable, score
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.native.engine import NativeEngine
-from clearhead.decoding.rules import Hypothesis, cut_sources, length_limits, length_penalty
+from clearhead.decoding.rules import Hypothesis, SearchOptions, cut_sources, length_limits, length_penalty
 from clearhead.decoding.sentence import NO_PREFIX, Prefix, given_prefix
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.runtime.lazy import lazy_names

@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clearhead.config import DecodeConfig, Sampling
+from clearhead.decoding.beam_state import SearchState
 from clearhead.decoding.engine import rows_of
-from clearhead.decoding.rules import rank_penalty
-from clearhead.decoding.search_state import SearchState
+from clearhead.decoding.rules import TOGETHER, rank_penalty
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 
@@ -69,10 +69,6 @@ class SeparateHypotheses(SearchState):
                 stay.append(place)
         self.chances = [self.chances[place] for place in stay]
         self.extend([scores[place] for place in stay], stay, [tokens[place] for place in stay])
-
-
-TOGETHER = 16
-"""Samples of one sentence that are drawn at the same time."""
 
 
 def in_groups(sentences: Sequence[Sentence], count: int) -> Iterator[Sentence]:

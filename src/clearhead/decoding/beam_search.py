@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from clearhead.config import DecodeConfig
+from clearhead.decoding.beam_state import SearchState
 from clearhead.decoding.best_tokens import best_continuations
 from clearhead.decoding.engine import Candidates, Engine, leave_slot, rows_of
 from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, can_win, first_token, rank_penalty, score_to_beat
-from clearhead.decoding.search_state import SearchState
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError

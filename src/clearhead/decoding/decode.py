@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from clearhead.config import DecodePrecision
-from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.engine import Engine
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.native.engine import NativeEngine
-from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, check_ids, length_limits
+from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, SearchOptions, check_ids, length_limits
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Prefix, advice_on_memory, length_batches
 from clearhead.errors import ChangedModelWarning, ModelError

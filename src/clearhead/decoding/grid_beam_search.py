@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from clearhead.decoding.beam_state import SearchOptions
+from clearhead.decoding.beam_state import SearchState
 from clearhead.decoding.best_tokens import best_tokens
 from clearhead.decoding.constraints import ANOTHER_WORD, SAME_WORD, Progress, Required
 from clearhead.decoding.engine import rows_of
-from clearhead.decoding.rules import Hypothesis, can_win, rank_penalty, score_to_beat
-from clearhead.decoding.search_state import SearchState
+from clearhead.decoding.rules import Hypothesis, SearchOptions, can_win, rank_penalty, score_to_beat
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 

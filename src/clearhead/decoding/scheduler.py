@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.beam_state import SearchedSentence, SearchOptions
+from clearhead.decoding.beam_state import SearchedSentence
 from clearhead.decoding.engine import Engine, InFlight, Slots, SlotSearch, leave_slot
 from clearhead.decoding.helper_threads import helpers
-from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, check_ids, first_token, rank_penalty
+from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, SearchOptions, check_ids, first_token, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
@@ -174,7 +174,7 @@ def search(
 ) -> Iterator[Found]:
     """Return an iterator over the index and the best hypotheses, best first, of each sentence as it is finished.
 
-    Samples are drawn `batched_sampling.TOGETHER` at a time, so the index of a sentence may be yielded several times.
+    Samples are drawn `rules.TOGETHER` at a time, so the index of a sentence may be yielded several times.
 
     Args:
         engine: The inference engine.

@@ -11,8 +11,7 @@ from threading import Condition
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptions, length_limits
-from clearhead.decoding.beam_state import BEAMS_OF_TERMS
-from clearhead.decoding.rules import check_ids
+from clearhead.decoding.rules import BEAMS_OF_TERMS, check_ids
 from clearhead.decoding.sentence import Sentence, sentences_of
 from clearhead.serving.batches import Batches, Search
 from clearhead.serving.http_errors import HTTPError, timed_out, unavailable

@@ -11,7 +11,8 @@ from searches import sample
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import NO_PREFIX, Hypothesis, Prefix, Sampling, SearchOptions, decode, score
-from clearhead.decoding.batched_sampling import TOGETHER, draw_token, likely_tokens, seed_of, uniform_numbers
+from clearhead.decoding.batched_sampling import draw_token, likely_tokens, seed_of, uniform_numbers
+from clearhead.decoding.rules import TOGETHER
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.step import token_log_probs

@@ -15,9 +15,9 @@ from playwright.sync_api import Error
 from browsers import page_with_modules
 from clearhead.browser.engine import engine_settings
 from clearhead.config import DecodeConfig
-from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.decode import decode
 from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.rules import SearchOptions
 from clearhead.files.arrays import write_arrays
 from clearhead.model.stored import StoredModel
 from every_run import one_in, slow

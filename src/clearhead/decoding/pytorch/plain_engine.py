@@ -19,12 +19,11 @@ from torch import Tensor
 
 from clearhead.decoding.batched_sampling import seed_of
 from clearhead.decoding.beam_search import beam_search
-from clearhead.decoding.beam_state import SearchOptions
 from clearhead.decoding.best_tokens import best_continuations
 from clearhead.decoding.engine import Beams, Candidates, leave_slot
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.pytorch.module_engine import ModuleEngine
-from clearhead.decoding.rules import Hypothesis
+from clearhead.decoding.rules import Hypothesis, SearchOptions
 from clearhead.decoding.sampling import draw_tokens, greedy_search, token_by_token
 from clearhead.decoding.sentence import NO_PREFIX, Prefix, Sentence, length_batches, sentences_of
 from clearhead.decoding.shortlist import Shortlist
