@@ -50,7 +50,7 @@ class Clearhead:
         from clearhead.kernels.library import form
         from clearhead.model.rounded_weights import stored_headers
         from clearhead.model.stored import StoredModel
-        from clearhead.runtime.device import set_num_threads
+        from clearhead.runtime.threads import set_num_threads
 
         set_num_threads(threads)
         config = ModelConfig(**_read_json(directory / "clearhead" / "config.json"))

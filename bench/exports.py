@@ -23,7 +23,7 @@ from clearhead.bundle import load_bundle
 from clearhead.config import DecodeConfig
 from clearhead.files.streams import read_lines
 from clearhead.interop.export_model import export_directory
-from clearhead.runtime.device import num_threads, set_num_threads
+from clearhead.runtime.threads import num_threads, set_num_threads
 from clearhead.translation.translator import Translator
 from onnx_search import OnnxSearch
 

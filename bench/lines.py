@@ -13,7 +13,7 @@ from pathlib import Path
 from clearhead.evaluation import bleu
 from clearhead.evaluation.metrics import judge
 from clearhead.formats import read_parallel
-from clearhead.runtime.device import set_num_threads
+from clearhead.runtime.threads import set_num_threads
 from clearhead.text.quality_flags import Flag, SeenInTraining, find_flags
 from clearhead.text.sentence_splitting import split_sentences
 from clearhead.translation.translator import Translator

@@ -22,7 +22,7 @@ from clearhead.config import Sampling
 from clearhead.decoding import expected_chrf
 from clearhead.evaluation.metrics import sentence_chrf
 from clearhead.formats import read_parallel
-from clearhead.runtime.device import set_num_threads
+from clearhead.runtime.threads import set_num_threads
 from clearhead.text.line_statistics import length_ratio
 from clearhead.translation.quality import GOOD_CHRF, Calibration, QualityEstimator
 from clearhead.translation.result import Translation

@@ -22,7 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from clearhead.runtime.cpus import prepare_openmp
+from clearhead.runtime.threads import prepare_openmp
 
 prepare_openmp()  # before PyTorch is loaded, as the command does
 
@@ -31,7 +31,8 @@ import torch  # noqa: E402
 from clearhead.bundle import load_bundle  # noqa: E402
 from clearhead.config.nested import merge  # noqa: E402
 from clearhead.data.prepare import prepare  # noqa: E402
-from clearhead.runtime.device import resolve_device, set_num_threads  # noqa: E402
+from clearhead.runtime.device import resolve_device  # noqa: E402
+from clearhead.runtime.threads import set_num_threads  # noqa: E402
 from clearhead.training.layers import Layers  # noqa: E402
 from clearhead.training.plan import make_plan  # noqa: E402
 from clearhead.training.run import train_from_values  # noqa: E402

@@ -34,7 +34,7 @@ from statistics import median
 from clearhead.bundle import load_bundle
 from clearhead.files import read_lines
 from clearhead.interop.export_model import export_directory
-from clearhead.runtime.device import num_threads, set_num_threads
+from clearhead.runtime.threads import num_threads, set_num_threads
 from clearhead.translation.translator import Translator
 
 DOCUMENTED = {200, 400, 413, 429, 503, 504}

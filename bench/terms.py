@@ -27,7 +27,7 @@ from clearhead.evaluation import bleu
 from clearhead.evaluation.metrics import sentence_chrf
 from clearhead.files import read_lines
 from clearhead.formats import read_parallel
-from clearhead.runtime.device import set_num_threads
+from clearhead.runtime.threads import set_num_threads
 from clearhead.translation.terminology import Term, Terms, forms_in
 from clearhead.translation.translator import Translator
 

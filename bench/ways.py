@@ -16,7 +16,7 @@ from typing import Any
 from clearhead.config import Sampling
 from clearhead.evaluation import bleu, chrf
 from clearhead.files import read_lines
-from clearhead.runtime.device import set_num_threads
+from clearhead.runtime.threads import set_num_threads
 from clearhead.translation.translator import Translator
 
 WAYS: dict[str, dict[str, Any]] = {

@@ -25,7 +25,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from clearhead.browser.writer import in_precision, write_web
 from clearhead.bundle import load_bundle
 from clearhead.files.streams import read_lines
-from clearhead.runtime.device import set_num_threads
+from clearhead.runtime.threads import set_num_threads
 from clearhead.translation.translator import Translator
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from clearhead.data.store import PairStore
-from clearhead.runtime.cpus import prepare_openmp
+from clearhead.runtime.threads import prepare_openmp
 from peers import Missing, build, require
 from profiling import profile_kernels, profile_steps
 from work import CASES, choose_batches

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clearhead.model.attention import MultiHeadAttention, scaled_dot_product_attention
     from clearhead.model.transformer import Transformer
     from clearhead.pipelines import pipeline
-    from clearhead.runtime.device import set_num_threads
+    from clearhead.runtime.threads import set_num_threads
     from clearhead.tokenizers import Tokenizer
     from clearhead.training.run import train
     from clearhead.translation import Translation
@@ -57,7 +57,7 @@ _HOMES = {
     "pipeline": "clearhead.pipelines",
     "read_document": "clearhead.formats.document_files",
     "scaled_dot_product_attention": "clearhead.model.attention",
-    "set_num_threads": "clearhead.runtime.device",
+    "set_num_threads": "clearhead.runtime.threads",
     "train": "clearhead.training.run",
     "translate_document": "clearhead.translation.documents",
 }

@@ -15,14 +15,14 @@ import multiprocessing, os, signal, sys, threading
 
 import torch
 
-from clearhead.runtime import device
+from clearhead.runtime import threads
 from clearhead.bundle import Bundle
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.translator import Translator
 
-device.usable_cpus = lambda: 2
+threads.usable_cpus = lambda: 2
 torch.set_num_threads(2)
 torch.manual_seed(1)
 LINES = ["Ein kleiner Hund rennt.", "A small dog runs across the meadow.", "Zwei Männer sitzen auf einer Bank."] * 2
@@ -99,21 +99,21 @@ def run(script: str) -> None:
 THREADS = """
 import os
 import torch
-from clearhead.runtime import device
-device.usable_cpus = lambda: 8
+from clearhead.runtime import threads
+threads.usable_cpus = lambda: 8
 torch.set_num_threads(3)
 torch.ones(600, 600) @ torch.ones(600, 600)
-assert device.num_threads() == 3
+assert threads.num_threads() == 3
 process = os.fork()
 if process:
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
-    assert (torch.get_num_threads(), device.num_threads()) == (3, 3)
+    assert (torch.get_num_threads(), threads.num_threads()) == (3, 3)
 else:
-    found = [torch.get_num_threads(), device.num_threads()]
-    device.set_num_threads(2)
-    found += [torch.get_num_threads(), device.num_threads()]
+    found = [torch.get_num_threads(), threads.num_threads()]
+    threads.set_num_threads(2)
+    found += [torch.get_num_threads(), threads.num_threads()]
     if not os.fork():
-        os._exit(0 if (torch.get_num_threads(), device.num_threads()) == (1, 2) else 1)
+        os._exit(0 if (torch.get_num_threads(), threads.num_threads()) == (1, 2) else 1)
     found.append(os.waitstatus_to_exitcode(os.wait()[1]))
     os._exit(0 if found == [1, 3, 1, 2, 0] else 1)
 """

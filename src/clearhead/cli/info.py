@@ -68,7 +68,8 @@ def _installation_facts() -> dict[str, Any]:
     from importlib.metadata import PackageNotFoundError, version
 
     from clearhead.kernels.library import describe
-    from clearhead.runtime.device import num_threads, resolve_device
+    from clearhead.runtime.device import resolve_device
+    from clearhead.runtime.threads import num_threads
 
     try:
         pytorch = version("torch")

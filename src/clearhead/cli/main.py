@@ -22,8 +22,8 @@ from clearhead.cli.commands import NAMES, function_of
 from clearhead.cli.console import drop_output, notice, open_missing_streams, show_warnings_as_notices
 from clearhead.cli.help import Command
 from clearhead.errors import ClearheadError
-from clearhead.runtime.cpus import prepare_openmp
 from clearhead.runtime.pytorch import needing_pytorch
+from clearhead.runtime.threads import prepare_openmp
 from clearhead.runtime.version import full_version
 
 OUTPUT_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO}

@@ -85,7 +85,7 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 def _use_threads(count: int | None) -> int | None:
     if count is not None:
-        from clearhead.runtime.device import set_num_threads
+        from clearhead.runtime.threads import set_num_threads
 
         set_num_threads(count)
     return count

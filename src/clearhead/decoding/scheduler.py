@@ -24,7 +24,7 @@ from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, SearchOptions, chec
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
-from clearhead.runtime.device import num_threads
+from clearhead.runtime.threads import num_threads
 
 if TYPE_CHECKING:
     from clearhead.decoding.constraints import Required

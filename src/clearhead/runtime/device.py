@@ -1,17 +1,15 @@
-"""The model's device: choice, name, fast bfloat16; reuse of freed memory; number of CPU threads, also after a fork."""
+"""The model's device: choice, name, fast bfloat16; reuse of freed memory."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clearhead.errors import ConfigError, DeviceError
-from clearhead.runtime.cpus import openmp_threads, usable_cpus
+from clearhead.errors import DeviceError
 from clearhead.runtime.pytorch import imported_pytorch, needing_pytorch
 
 if TYPE_CHECKING:
@@ -135,59 +133,3 @@ def _set_malloc_options(*options: tuple[int, int]) -> None:
     if mallopt is not None:
         for option, value in options:
             mallopt(option, value)
-
-
-def num_threads() -> int:
-    """Return the number of threads for a translation: PyTorch's, but at most one for each usable CPU.
-
-    Without PyTorch it is the number that PyTorch would use. In a process forked from one that used clearhead, it is the
-    parent's number, although PyTorch itself uses one there.
-    """
-    return max(1, min(_inherited_threads or _pytorch_threads(), usable_cpus()))
-
-
-def _pytorch_threads() -> int:
-    torch = imported_pytorch()
-    return openmp_threads() if torch is None else torch.get_num_threads()
-
-
-def set_num_threads(count: int) -> None:
-    """Set the number of threads of PyTorch and translations; in a forked process, PyTorch keeps using one.
-
-    Raises:
-        ConfigError: If it is not a whole number of 1 or more.
-    """
-    if type(count) is not int or count < 1:
-        raise ConfigError(f"the number of threads must be a whole number of 1 or more, not {count!r}")
-    global _inherited_threads
-    if _inherited_threads:
-        _inherited_threads = count
-    elif sys.modules.get("torch") is not None:
-        import torch  # this waits if another thread is importing it
-
-        torch.set_num_threads(count)
-    else:
-        os.environ["OMP_NUM_THREADS"] = str(count)  # PyTorch reads it if it is imported later
-
-
-_inherited_threads = 0
-"""In a forked process, the number of threads of its parent; otherwise 0."""
-
-
-def _begin_in_child() -> None:
-    """Correct the state after a fork: threads that are recorded as running do not exist in the child process.
-
-    OpenMP's threads are gone, so PyTorch would wait for them forever; with a single thread it waits for none. The
-    threads of the tokenizers library are gone too; this variable makes it use none.
-    """
-    global _inherited_threads
-    if (torch := imported_pytorch()) is not None:
-        _inherited_threads = _inherited_threads or torch.get_num_threads()
-        torch.set_num_threads(1)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_in_child)
-    # The default of the tokenizers library; without the variable, it prints a warning in every forked process.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

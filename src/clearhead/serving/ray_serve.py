@@ -19,8 +19,8 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from clearhead.config import ServeConfig
 from clearhead.config.settings import Settings
 from clearhead.errors import ConfigError
-from clearhead.runtime.device import set_num_threads
 from clearhead.runtime.installation import pip_install
+from clearhead.runtime.threads import set_num_threads
 from clearhead.serving.app import make_app
 from clearhead.serving.batches import SECONDS_TO_END
 from clearhead.serving.keys import keys_in

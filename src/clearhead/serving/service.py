@@ -12,7 +12,7 @@ from threading import BoundedSemaphore, Lock
 
 from clearhead.config import ServeConfig
 from clearhead.errors import ClearheadError
-from clearhead.runtime.device import num_threads
+from clearhead.runtime.threads import num_threads
 from clearhead.serving import document_process
 from clearhead.serving.admission import Admission
 from clearhead.serving.batched_search import Job, SharedSearch

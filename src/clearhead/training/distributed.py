@@ -34,7 +34,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.errors import ConfigError, DeviceError, TrainingError
-from clearhead.runtime.cpus import usable_cpus
+from clearhead.runtime.threads import usable_cpus
 from clearhead.training.liveness import Watch, lost_workers
 
 _SECONDS_TO_COME = 300.0

@@ -29,7 +29,8 @@ from clearhead.files import display_name, write_text
 from clearhead.inspection.explain import explain
 from clearhead.inspection.explanation import Explanation
 from clearhead.model.module_state import has_own_forward
-from clearhead.runtime.device import device_name, num_threads
+from clearhead.runtime.device import device_name
+from clearhead.runtime.threads import num_threads
 from clearhead.runtime.version import full_version
 from clearhead.text.languages import count_scripts, english_name
 from clearhead.training.log import comparable, read_metrics

@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from clearhead.errors import TrainingError
-from clearhead.runtime.cpus import usable_cpus
+from clearhead.runtime.threads import usable_cpus
 from clearhead.training.distributed import SPEAKS
 
 _SECONDS_BETWEEN_LOOKS = 0.2

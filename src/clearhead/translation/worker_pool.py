@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from clearhead.config import DecodeChanges
 from clearhead.errors import ClearheadError, DeviceError, ModelError
 from clearhead.model.stored import StoredModel
-from clearhead.runtime.device import num_gpus, num_threads, resolve_device, set_num_threads
+from clearhead.runtime.device import num_gpus, resolve_device
+from clearhead.runtime.threads import num_threads, set_num_threads
 from clearhead.tokenizers import require_texts
 from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation.options import TranslateOptions

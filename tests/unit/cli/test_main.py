@@ -248,7 +248,7 @@ def test_impossible_numbers_of_threads_are_refused(threads, rule, capsys):
 )
 def test_every_command_that_computes_takes_the_number_of_threads(arguments, monkeypatch):
     asked = []
-    monkeypatch.setattr("clearhead.runtime.device.set_num_threads", asked.append)
+    monkeypatch.setattr("clearhead.runtime.threads.set_num_threads", asked.append)
     with pytest.raises(SystemExit) as caught:  # for want of a model or run
         run([arguments[0], "--threads", "3", *arguments[1:]])
     assert caught.value.code in (1, 2)

@@ -293,7 +293,7 @@ def test_they_are_named_by_the_searches_that_need_all_probabilities_as_well(make
 @pytest.fixture
 def use_threads(monkeypatch):
     """Return a function that sets the number of threads until the test ends, and let there be a CPU for each."""
-    monkeypatch.setattr("clearhead.runtime.device.usable_cpus", lambda: 16)
+    monkeypatch.setattr("clearhead.runtime.threads.usable_cpus", lambda: 16)
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -564,7 +564,7 @@ def test_there_are_no_more_workers_than_usable_cpus(
     make_ending_model, make_sources, form, use_threads, workers, monkeypatch, usable, num_workers
 ):
     use_threads(11)
-    monkeypatch.setattr("clearhead.runtime.device.usable_cpus", lambda: usable)
+    monkeypatch.setattr("clearhead.runtime.threads.usable_cpus", lambda: usable)
     find(form(make_ending_model()), make_sources((7,) * 9), [9] * 9, DecodeConfig(beam_size=2))
     assert max(number for _, number in workers) <= 9 // num_workers
     assert (threading.main_thread() in [thread for thread, _ in workers]) == (num_workers == 1)

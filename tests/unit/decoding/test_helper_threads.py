@@ -157,7 +157,7 @@ def test_helpers_that_the_system_does_not_allow_are_done_without(core, monkeypat
 @pytest.fixture
 def packed(make_sharp_model, monkeypatch):
     """Return a model wide enough for help to be worth it, where there are four CPUs."""
-    monkeypatch.setattr("clearhead.runtime.device.usable_cpus", lambda: 4)
+    monkeypatch.setattr("clearhead.runtime.threads.usable_cpus", lambda: 4)
     with torch.inference_mode():
         model = make_sharp_model(d_model=256, d_ff=512, num_heads=8, vocab_size=1_100, output_bias=True)
         return NativeEngine(model)
@@ -299,12 +299,12 @@ def test_a_fork_waits_until_threads_that_made_calls_are_gone_for_the_system_too(
 
 EXIT = """
 import torch
-from clearhead.runtime import device
+from clearhead.runtime import threads
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.decoding import SearchOptions, decode
 from clearhead.decoding.helper_threads import Call, helpers
 from clearhead.model import Transformer
-device.usable_cpus = lambda: 3
+threads.usable_cpus = lambda: 3
 torch.set_num_threads(3)
 sizes = {"d_model": 256, "num_heads": 8, "d_ff": 512, "num_encoder_layers": 1, "num_decoder_layers": 1}
 model = Transformer(ModelConfig(vocab_size=1_100, **sizes)).eval()

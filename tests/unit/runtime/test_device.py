@@ -1,8 +1,7 @@
-"""What a device is called, which one and how many threads are used, and what becomes of freed memory."""
+"""What a device is called, which one is used, and what becomes of freed memory."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from clearhead.errors import ClearheadError, ConfigError, DeviceError
+from clearhead.errors import ClearheadError, DeviceError
 from clearhead.runtime import device
 from clearhead.runtime.device import device_name, resolve_device
 from every_run import slow
@@ -81,65 +80,6 @@ def test_return_freed_memory_overrides_later_keep_freed_memory(monkeypatch):
     device.return_freed_memory()
     device.keep_freed_memory(16 << 20)  # as an engine does
     assert set_to == [128 << 10]
-
-
-def run(program, **environment):
-    """Return what a Python process prints."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "", **environment}
-    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    return ran.stdout.strip()
-
-
-def test_num_threads_is_the_same_with_and_without_pytorch():
-    program = "from clearhead.runtime import device; print(device.num_threads(), 'torch' in sys.modules)"
-    with_pytorch = run(f"import sys, torch; {program}")
-    assert run(f"import sys; {program}") == with_pytorch.replace("True", "False")
-
-
-@pytest.mark.parametrize("count", [0, -1, 1.0, True, "2"])
-def test_impossible_numbers_of_threads_are_refused(count):
-    before = device.num_threads()
-    with pytest.raises(ConfigError, match="a whole number of 1 or more, not"):
-        device.set_num_threads(count)
-    assert device.num_threads() == before
-
-
-def test_threads_that_were_set_before_pytorch_was_imported_are_its_own_too():
-    program = (
-        "from clearhead.runtime import device; device.usable_cpus = lambda: 8; device.set_num_threads(1);"
-        "first = device.num_threads(); import torch; print(first, device.num_threads(), torch.get_num_threads())"
-    )
-    assert run(program) == "1 1 1"
-
-
-def test_a_process_without_pytorch_forks_and_keeps_its_threads():
-    program = (
-        "import os, sys; from clearhead.runtime import device; device.usable_cpus = lambda: 8;"
-        "device.set_num_threads(3); child = os.fork();"
-        "(os._exit(0 if (device.num_threads(), 'torch' in sys.modules) == (3, False) else 1) if child == 0 else None);"
-        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
-    )
-    assert run(program) == "0"
-
-
-def test_pytorch_that_is_being_imported_by_another_thread_is_not_used(tmp_path):
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text(
-        "import time; time.sleep(1)\nOutOfMemoryError, get_num_threads = RuntimeError, lambda: 7\n"
-        "def set_num_threads(count): global get_num_threads; get_num_threads = lambda: count\n"
-    )
-    program = (
-        "import os, sys, threading; from clearhead.decoding import sentence; from clearhead.runtime import device;"
-        "device.usable_cpus = lambda: 8; device.openmp_threads = lambda: 2; device._has_driver = lambda: False;"
-        "threading.Thread(target=__import__, args=['torch']).start();\n"
-        "while 'torch' not in sys.modules: pass\n"
-        "print(device.num_threads(), device.num_gpus(), sentence._out_of_memory() == (MemoryError,));"
-        "child = os.fork();"
-        "(os._exit(device.num_threads()) if child == 0 else None);"
-        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]));"
-        "device.set_num_threads(5); print(device.num_threads(), len(sentence._out_of_memory()))"
-    )
-    assert run(program, PYTHONPATH=str(tmp_path)).split("\n") == ["2 0 True", "2", "5 2"]
 
 
 @pytest.mark.parametrize("has_driver", [False, True])

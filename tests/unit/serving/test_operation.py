@@ -33,8 +33,8 @@ from clearhead.cli.main import run
 from clearhead.config import ServeConfig
 from clearhead.decoding import decode
 from clearhead.errors import ClearheadError, ConfigError, ModelError
-from clearhead.runtime.device import num_threads
 from clearhead.runtime.installation import pip_install
+from clearhead.runtime.threads import num_threads
 from clearhead.serving.app import make_app
 from clearhead.serving.batched_search import Job
 from clearhead.serving.connections import Connection, ConnectionConfig

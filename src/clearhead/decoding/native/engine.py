@@ -21,7 +21,8 @@ from clearhead.kernels.library import describe, library
 from clearhead.kernels.panels import PANEL
 from clearhead.kernels.structs import STRUCTS, Struct, uninitialized
 from clearhead.model.stored import StoredModel
-from clearhead.runtime.device import keep_freed_memory, num_threads
+from clearhead.runtime.device import keep_freed_memory
+from clearhead.runtime.threads import num_threads
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -16,7 +16,7 @@ from clearhead.decoding import SearchOptions, decode, given_prefix
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ModelError
 from clearhead.interop.imported import MOST_ROUNDING, TOLERANCE, proof_settings
-from clearhead.runtime.device import num_threads
+from clearhead.runtime.threads import num_threads
 
 
 @torch.inference_mode()

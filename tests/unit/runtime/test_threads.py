@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
-from clearhead.runtime import cpus
-from clearhead.runtime.cpus import cpu_quota, prepare_openmp, usable_cpus
+from clearhead.errors import ConfigError
+from clearhead.runtime import threads
+from clearhead.runtime.threads import cpu_quota, prepare_openmp, usable_cpus
 
 
 @pytest.fixture
@@ -71,7 +74,7 @@ def test_the_smallest_quota_of_a_group_and_those_above_it_counts(machine, files,
 )
 def test_whole_cpus_that_the_process_is_bound_to_and_may_pay_for_are_usable(monkeypatch, bound, quota, usable):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(bound)))
-    monkeypatch.setattr(cpus, "cpu_quota", lambda: quota)
+    monkeypatch.setattr(threads, "cpu_quota", lambda: quota)
     assert usable_cpus() == usable
 
 
@@ -79,7 +82,7 @@ def test_whole_cpus_that_the_process_is_bound_to_and_may_pay_for_are_usable(monk
 def test_without_affinity_all_cpus_count_and_at_least_one(monkeypatch, counted, usable):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)  # as on macOS
     monkeypatch.setattr(os, "cpu_count", lambda: counted)
-    monkeypatch.setattr(cpus, "cpu_quota", lambda: None)
+    monkeypatch.setattr(threads, "cpu_quota", lambda: None)
     assert usable_cpus() == usable
 
 
@@ -106,7 +109,7 @@ def openmp(monkeypatch):
 )
 def test_cpu_quota_sets_omp_num_threads_unless_set(openmp, monkeypatch, quota, chosen, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
-    monkeypatch.setattr(cpus, "cpu_quota", lambda: quota)
+    monkeypatch.setattr(threads, "cpu_quota", lambda: quota)
     assert openmp(**chosen).get("OMP_NUM_THREADS") == expected
 
 
@@ -136,12 +139,72 @@ def test_threads_by_default_are_the_cores_of_the_usable_cpus(tmp_path, monkeypat
             path = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
             path.parent.mkdir(parents=True)
             path.write_text(f"{text}\n")
-    monkeypatch.setattr(cpus.os, "sched_getaffinity", lambda _: set(siblings), raising=False)
-    assert cpus.num_cores(tmp_path) == expected
+    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: set(siblings), raising=False)
+    assert threads.num_cores(tmp_path) == expected
 
 
 @pytest.mark.parametrize(("given", "expected"), [("3", 3), (" 4,2 ", 4), ("0", 7), ("many", 7), ("", 7)])
 def test_the_variable_of_openmp_sets_the_threads(monkeypatch, given, expected):
-    monkeypatch.setattr(cpus, "num_cores", lambda: 7)
+    monkeypatch.setattr(threads, "num_cores", lambda: 7)
     monkeypatch.setenv("OMP_NUM_THREADS", given)
-    assert cpus.openmp_threads() == expected
+    assert threads.openmp_threads() == expected
+
+
+def run(program, **environment):
+    """Return what a Python process prints."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "", **environment}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return ran.stdout.strip()
+
+
+def test_num_threads_is_the_same_with_and_without_pytorch():
+    program = "from clearhead.runtime import threads; print(threads.num_threads(), 'torch' in sys.modules)"
+    with_pytorch = run(f"import sys, torch; {program}")
+    assert run(f"import sys; {program}") == with_pytorch.replace("True", "False")
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, True, "2"])
+def test_impossible_numbers_of_threads_are_refused(count):
+    before = threads.num_threads()
+    with pytest.raises(ConfigError, match="a whole number of 1 or more, not"):
+        threads.set_num_threads(count)
+    assert threads.num_threads() == before
+
+
+def test_threads_that_were_set_before_pytorch_was_imported_are_its_own_too():
+    program = (
+        "from clearhead.runtime import threads; threads.usable_cpus = lambda: 8; threads.set_num_threads(1);"
+        "first = threads.num_threads(); import torch; print(first, threads.num_threads(), torch.get_num_threads())"
+    )
+    assert run(program) == "1 1 1"
+
+
+def test_a_process_without_pytorch_forks_and_keeps_its_threads():
+    program = (
+        "import os, sys; from clearhead.runtime import threads; threads.usable_cpus = lambda: 8;"
+        "threads.set_num_threads(3); child = os.fork();"
+        "(os._exit(0 if (threads.num_threads(), 'torch' in sys.modules) == (3, False) else 1) if child == 0 else None);"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    assert run(program) == "0"
+
+
+def test_pytorch_that_is_being_imported_by_another_thread_is_not_used(tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "import time; time.sleep(1)\nOutOfMemoryError, get_num_threads = RuntimeError, lambda: 7\n"
+        "def set_num_threads(count): global get_num_threads; get_num_threads = lambda: count\n"
+    )
+    program = (
+        "import os, sys, threading;"
+        "from clearhead.decoding import sentence; from clearhead.runtime import device, threads;"
+        "threads.usable_cpus = lambda: 8; threads.openmp_threads = lambda: 2; device._has_driver = lambda: False;"
+        "threading.Thread(target=__import__, args=['torch']).start();\n"
+        "while 'torch' not in sys.modules: pass\n"
+        "print(threads.num_threads(), device.num_gpus(), sentence._out_of_memory() == (MemoryError,));"
+        "child = os.fork();"
+        "(os._exit(threads.num_threads()) if child == 0 else None);"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]));"
+        "threads.set_num_threads(5); print(threads.num_threads(), len(sentence._out_of_memory()))"
+    )
+    assert run(program, PYTHONPATH=str(tmp_path)).split("\n") == ["2 0 True", "2", "5 2"]
