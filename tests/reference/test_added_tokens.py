@@ -21,7 +21,7 @@ from published import FORMS, PUBLISHED, Published, read_tokenizer, texts, write_
 from clearhead.errors import ConfigError, ModelError
 from clearhead.interop.export_model import export_directory
 from clearhead.interop.import_model import import_path
-from clearhead.tokenizers.loading import load_vocabulary
+from clearhead.tokenizers.learned import load_vocabulary
 from every_run import slow
 
 WORDS, MARKERS = ["BRANDX", "BRANDX-2"], ["<hl>", "<sep>"]

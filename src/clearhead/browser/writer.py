@@ -14,7 +14,6 @@ from typing import Any, Literal
 from zlib import compress, crc32
 
 from clearhead.browser.engine import FORMS, PAGE, engine_settings
-from clearhead.browser.explanation import explanation_settings
 from clearhead.browser.rules import RULES, rules_module
 from clearhead.browser.text import text_settings
 from clearhead.bundle import Bundle
@@ -24,8 +23,12 @@ from clearhead.decoding import NativeEngine, SearchOptions, decode
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import keep_others, new_directory, new_file, os_error_as
 from clearhead.files.arrays import array_bytes
+from clearhead.inspection.explain import model_facts
+from clearhead.inspection.explanation import MOST_EXACT, MOST_ROUNDED, SCHEMA_VERSION
+from clearhead.inspection.head_roles import role_rules
 from clearhead.inspection.head_statistics import STATISTICS
-from clearhead.inspection.page import TEXT_RULES, explain_view, text_rules_module, view_scripts
+from clearhead.inspection.page import MAX_PAGE_WEIGHTS, TEXT_RULES, explain_view, text_rules_module, view_scripts
+from clearhead.inspection.token_steps import NUM_CANDIDATES, NUM_LENS_CANDIDATES
 from clearhead.model.rounded_weights import RoundedWeights
 from clearhead.model.stored import StoredModel
 from clearhead.pages import Html, content_policy, data_block, fill, joined, picture, script, style
@@ -328,3 +331,27 @@ def _service_worker(page: bytes, addresses: Iterable[str]) -> bytes:
     version = sha256(page).hexdigest()[:16]  # the page has the checksums of the model
     head = f"const [VERSION, FILES] = {json.dumps([version, ['./', *addresses]])};\n"
     return (head + script("web/service_worker.js")).encode()
+
+
+def explanation_settings(bundle: Bundle) -> dict[str, Any]:
+    """Return facts of a model and constants of explanations, as plain values for JSON.
+
+    Args:
+        bundle: An encoder-decoder.
+
+    Raises:
+        ModelError: If its alignment.json is damaged.
+    """
+    head = alignment_head(bundle)
+    return {
+        "version": SCHEMA_VERSION,
+        "model": model_facts(bundle, bundle.directory, bundle.decode),
+        "start_token": bundle.tokenizer.pieces([bundle.tokenizer.bos_id])[0],
+        "alignment_head": {**head._asdict(), "name": str(head)},
+        "roles": role_rules(),
+        "num_candidates": NUM_CANDIDATES,
+        "num_lens_candidates": NUM_LENS_CANDIDATES,
+        "max_page_weights": MAX_PAGE_WEIGHTS,
+        "most_exact": MOST_EXACT,
+        "most_rounded": MOST_ROUNDED,
+    }

@@ -335,7 +335,7 @@ class _Rows:
             return
         from tempfile import TemporaryDirectory
 
-        from clearhead.data.spool import StagedPairs
+        from clearhead.data.staged_corpus import StagedPairs
 
         with TemporaryDirectory() as directory:
             staged = StagedPairs(Path(directory) / "rows.jsonl")

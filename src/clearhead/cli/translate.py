@@ -11,10 +11,9 @@ import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_mixing
 from clearhead.cli.console import progress
-from clearhead.cli.memory import TermOptions
 from clearhead.cli.options import Model, TranslatorOptions, with_option_groups
 from clearhead.cli.rules import refuse_clashes
-from clearhead.cli.search_options import SearchOptions
+from clearhead.cli.search_options import SearchOptions, TermOptions
 from clearhead.cli.translate_documents import AS_TEXT, DocumentOptions, translate_documents
 from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.cli.translation_options import TranslationOptions
@@ -123,7 +122,7 @@ def translate(
 
 
 def _refuse_markup(path: str, lines: list[str]) -> None:
-    from clearhead.formats.markup_start import refuse_markup
+    from clearhead.formats.plain_text_document import refuse_markup
 
     refuse_markup("\n".join(lines[:START_LINES]), path, AS_TEXT)  # a pipe is read only now
 

@@ -23,19 +23,18 @@ from clearhead.data.clean import CleaningReport
 from clearhead.data.doctor.wrong_pairs import MOST_SHARE, count_wrong, wrong_lines, wrong_share
 from clearhead.data.hold_out import side_keys
 from clearhead.data.inputs import Inputs, languages, open_inputs, source_language
-from clearhead.data.replay import mixed_in, rows_of
-from clearhead.data.sampling_weights import EpochWeights
-from clearhead.data.spool import StagedPairs
+from clearhead.data.replay import mixed_in
 from clearhead.data.staged_corpus import (
     PROGRESS_EVERY,
     Progress,
     StagedCorpus,
+    StagedPairs,
     read_corpus,
     refuse_empty,
     refuse_languages,
     with_progress,
 )
-from clearhead.data.store import PairStore, StoreWriter
+from clearhead.data.store import EpochWeights, PairStore, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, os_error_as, read_json, write_json
 from clearhead.formats import SentencePair
@@ -287,7 +286,7 @@ def _write_held_out(
     if watched:
         held_out = CleaningReport(read=len(watched), kept=len(watched))
         with StoreWriter(partial / GENERAL) as store:
-            _fill(store, rows_of(general, watched), tokenizer, config, report=held_out)
+            _fill(store, general.of_rows(watched), tokenizer, config, report=held_out)
         refuse_empty("general", config.data, held_out)
         general.report.drop_held_out(held_out)
         general.path.unlink()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
 from clearhead.config import Config
 from clearhead.data.clean import pair_digest
 from clearhead.data.hold_out import drawn_rows, side_keys
-from clearhead.data.spool import StagedPairs
+from clearhead.data.staged_corpus import StagedPairs
 from clearhead.formats import SentencePair
 
 MOST_EPOCHS = 30
@@ -36,7 +36,7 @@ def mixed_in(
         The number of epochs without a repeated general pair, and the chosen pairs, in the order of their files.
     """
     share, report = config.data.general_share, general.report
-    forbidden = {key for pair in chain(valid, rows_of(general, watched)) for key in side_keys(pair)}
+    forbidden = {key for pair in chain(valid, general.of_rows(watched)) for key in side_keys(pair)}
     learned = {pair_digest(pair) for pair in train} if config.data.drop_duplicates and share else set()
     free = []
     for row, pair in enumerate(general):
@@ -54,9 +54,4 @@ def mixed_in(
     chosen = {free[place] for place in drawn_rows(len(free), seed=config.train.seed)[: wanted * epochs]}
     report.not_needed = len(free) - len(chosen)
     report.kept -= report.not_needed
-    return epochs, rows_of(general, chosen)
-
-
-def rows_of(pairs: Iterable[SentencePair], rows: set[int]) -> Iterator[SentencePair]:
-    """Return the pairs of some rows, in order."""
-    return (pair for row, pair in enumerate(pairs) if row in rows)
+    return epochs, general.of_rows(chosen)

@@ -6,9 +6,11 @@ Text is stored in JSON-lines files, so that memory holds only some 100 bytes of 
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from clearhead.config import Config, DataConfig
 from clearhead.data.clean import DOCTOR, CleaningReport, clean, key_digest
@@ -16,12 +18,44 @@ from clearhead.data.doctor.checks import ONE_LANGUAGE_KINDS
 from clearhead.data.doctor.cleaning import Cleaning
 from clearhead.data.hold_out import choose_rows, side_keys, without
 from clearhead.data.inputs import Inputs
-from clearhead.data.replay import rows_of
-from clearhead.data.spool import StagedPairs
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import display_name
 from clearhead.formats import SentencePair
 from clearhead.text.languages import split_tag
+
+_FIELDS = ("source", "target", "origin", "language", "text_at", "defect", "skipped")
+
+
+@dataclass(frozen=True)
+class StagedPairs:
+    """A file of rows, mostly cleaned pairs; it can be iterated over repeatedly."""
+
+    path: Path
+    """JSON lines: the fields of a `SentencePair`, its links last, if it has any."""
+    report: CleaningReport = field(default_factory=CleaningReport)
+    """Counts of the pairs read for this file."""
+
+    def write(self, pairs: Iterable[SentencePair]) -> None:
+        """Write pairs to a new file."""
+        with open(self.path, "w", encoding="utf-8") as file:
+            for pair in pairs:
+                # JSON escapes line feeds and carriage returns, so that each pair is one line whatever its text
+                # contains.
+                fields: list[Any] = [getattr(pair, name) for name in _FIELDS]
+                fields += [pair.links] if pair.links else []
+                file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+
+    def __iter__(self) -> Iterator[SentencePair]:
+        with open(self.path, encoding="utf-8") as file:
+            for line in file:
+                fields = json.loads(line)
+                pair, links = SentencePair(*fields[: len(_FIELDS)]), fields[len(_FIELDS) :]
+                yield replace(pair, links=tuple(map(tuple, links[0]))) if links else pair
+
+    def of_rows(self, rows: set[int]) -> Iterator[SentencePair]:
+        """Return the pairs of some rows, in order."""
+        return (pair for row, pair in enumerate(self) if row in rows)
+
 
 Item = TypeVar("Item")
 Progress = Callable[[str, int], None]
@@ -90,7 +124,7 @@ def read_corpus(
         general.write(usable(inputs.general, "reading general text", general, forbidden))
         refuse_empty("general", data, general.report)
         watched = choose_rows(general.report.kept, data.valid_size, seed=seed, what="general text")
-        forbid(rows_of(general, watched))
+        forbid(general.of_rows(watched))
 
     kept = usable(inputs.pairs, "reading and cleaning", train, forbidden)
     if inputs.valid_pairs is not None:

@@ -1,12 +1,12 @@
 """Pairs on disk as texts, token ids and links: writer and memory-mapped reader of an Arrow file.
 
-A corpus may be larger than memory.
+A corpus may be larger than memory. How often an epoch contains each pair is counted by the weights of the files.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from clearhead.errors import DataError
 from clearhead.files import require_regular
+from clearhead.formats import SentencePair
 from clearhead.text.word_links import Link
 
 SCHEMA = pa.schema(
@@ -195,3 +196,32 @@ def _lengths(columns: list[_Lists]) -> NDArray[np.int32]:
     if not columns:
         return np.zeros(0, dtype=np.int32)
     return np.concatenate([np.diff(column.offsets) for column in columns])
+
+
+class EpochWeights:
+    """Weights of the rows of a store, run-length encoded: `runs` has `[weight, rows]` of rows with the same weight.
+
+    Args:
+        of_files: Weights of files, by their paths; 1 for others.
+    """
+
+    def __init__(self, of_files: Mapping[str, int]) -> None:
+        self._of_files = of_files
+        self.runs: list[list[int]] = []
+        self.num_rows = 0
+
+    @property
+    def num_seen(self) -> int:
+        """Number of pairs in an epoch, repetitions included."""
+        return sum(weight * rows for weight, rows in self.runs)
+
+    def add_of(self, pair: SentencePair) -> None:
+        """Add a row with the weight of its file."""
+        self.add(self._of_files.get(pair.origin.rpartition(":")[0], 1), 1)
+
+    def add(self, weight: int, rows: int) -> None:
+        """Add rows with a weight."""
+        if not self.runs or self.runs[-1][0] != weight:
+            self.runs.append([weight, 0])
+        self.runs[-1][1] += rows
+        self.num_rows += rows

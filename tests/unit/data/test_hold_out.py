@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clearhead.data.clean import CleaningReport, key_digest
 from clearhead.data.hold_out import choose_rows, side_keys, without
-from clearhead.data.spool import StagedPairs
+from clearhead.data.staged_corpus import StagedPairs
 from clearhead.errors import DataError
 from clearhead.formats import SentencePair
 

@@ -16,8 +16,8 @@ from unpacking import unpacked
 
 from browsers import page_with_modules, serious
 from clearhead.browser.engine import engine_settings
-from clearhead.browser.explanation import explanation_settings
 from clearhead.browser.text import text_settings
+from clearhead.browser.writer import explanation_settings
 from clearhead.files.arrays import write_arrays
 from clearhead.inspection.explain import explain
 from clearhead.inspection.head_roles import cross_roles, role_rules, self_roles

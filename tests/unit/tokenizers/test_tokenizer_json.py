@@ -13,7 +13,7 @@ from clearhead.errors import DataError, ModelError
 from clearhead.interop.vocabularies.huggingface_files import checked_json
 from clearhead.tokenizers import tokenizer_json
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile, VocabularySide
-from clearhead.tokenizers.loading import load_vocabulary
+from clearhead.tokenizers.learned import load_vocabulary
 from clearhead.tokenizers.subword_encoders import TokenizersEncoder
 
 CONTROL = ["<s>", "<pad>", "</s>", "<mask>", "de_DE"]

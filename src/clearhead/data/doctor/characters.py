@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.doctor.code_pages import LEADS
+from clearhead.data.doctor.mojibake import LEADS
 from clearhead.text.languages import script_of
 
 _KNOWN = 1

@@ -27,8 +27,7 @@ from clearhead.data.doctor.characters import (
 from clearhead.data.doctor.code_points import SEEN_CHARACTERS, TextBatch, Texts
 from clearhead.data.doctor.findings import KINDS
 from clearhead.data.doctor.identification import SideLanguages
-from clearhead.data.doctor.language_checks import OF_OTHER_SIDE, SIDES, Languages, Verdict, language_verdicts
-from clearhead.data.doctor.languages import Profiles
+from clearhead.data.doctor.language_checks import OF_OTHER_SIDE, SIDES, Languages, Profiles, Verdict, language_verdicts
 from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.mojibake import garbled
 from clearhead.formats import SentencePair

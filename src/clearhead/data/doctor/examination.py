@@ -1,10 +1,11 @@
 """Examination of a corpus in one pass: all checks, duplicates, leakage, row counts and lengths; its results.
 
-It takes at most 114 bytes of memory per pair.
+It takes at most 114 bytes of memory per pair. That of lengths grows with the number of different ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,62 @@ from clearhead.data.doctor.checks import Found, Usual, found_in
 from clearhead.data.doctor.code_points import TextBatch, Texts, batches_of
 from clearhead.data.doctor.findings import KINDS, NUM_EXAMPLES, Finding, shown
 from clearhead.data.doctor.first_seen import FirstRows, digests_of, mixed
-from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
 from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.misalignment import ShiftedRows, ShiftSearch, ShiftWeights
 from clearhead.formats import SKIPS, SentencePair
+from clearhead.text.line_statistics import quantile
+
+_SHARES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
+_MOST_BARS = 12
+
+
+class Lengths:
+    """Lengths of some texts, in characters or words."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+        """Number of texts by length."""
+
+    def add(self, lengths: NDArray[np.int64]) -> None:
+        """Count the lengths of some texts."""
+        values, counts = np.unique(lengths, return_counts=True)
+        self.counts.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sum of all lengths and some quantiles."""
+        return {
+            "total": sum(length * count for length, count in self.counts.items()),
+            "shortest": min(self.counts, default=0),
+            **{name: quantile(self.counts, share) for name, share in _SHARES.items()},
+            "longest": max(self.counts, default=0),
+        }
+
+
+def histogram(lengths: Lengths, step: int) -> list[tuple[int, int | None, int]]:
+    """Return the bars of a histogram: first length, last length (None: all longer ones), and number of texts.
+
+    Args:
+        lengths: Lengths of the texts.
+        step: Number of lengths per bar.
+    """
+    if not lengths.counts:
+        return []
+    bars = [0] * _MOST_BARS
+    for length, count in lengths.counts.items():
+        bars[min(length // step, _MOST_BARS - 1)] += count
+    last = max(place for place, count in enumerate(bars) if count)
+    return [
+        (place * step, None if place == _MOST_BARS - 1 else (place + 1) * step - 1, count)
+        for place, count in enumerate(bars[: last + 1])
+    ]
+
+
+def histogram_step(*sides: Lengths) -> int:
+    """Return a round bar width such that the bars before the last one hold 99 of 100 texts."""
+    rough = max(1, *(quantile(one.counts, 0.99) / (_MOST_BARS - 1) for one in sides))
+    size = 10 ** math.floor(math.log10(rough))
+    return int(next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough))
+
 
 HEAD_BATCHES = 3
 """Batches at the beginning of a corpus from which typical properties are learned: some 25,000 pairs at most."""

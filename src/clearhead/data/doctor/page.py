@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from clearhead.data.doctor.examination import Examination
+from clearhead.data.doctor.examination import Examination, Lengths, histogram, histogram_step
 from clearhead.data.doctor.findings import Finding
-from clearhead.data.doctor.lengths import Lengths, histogram, histogram_step
 from clearhead.data.doctor.text_report import percent, quiet_lines, row_counts
 from clearhead.pages import Html, fill, joined
 from clearhead.pages.parts import bullets, folded, paragraph, report_page, scores, table, with_code

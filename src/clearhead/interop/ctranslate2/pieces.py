@@ -9,7 +9,7 @@ from typing import Any
 
 from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.interop.readers.vocabulary_text import file_json, file_text
+from clearhead.interop.readers.foreign_config import file_json, file_text
 from clearhead.interop.vocabularies.vocabulary_files import LANGUAGES, token_names, told_by_tag, unknown_name
 from clearhead.tokenizers import SPECIAL_TOKENS, Tokenizer, Vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, Frame, VocabularyFile

@@ -1,4 +1,4 @@
-"""Readers of another library's settings, `config.json` or YAML, which reject what our model cannot express.
+"""Readers of another library's text files, and of its settings, which reject what our model cannot express.
 
 Of YAML only plain values are read: no objects are created and no code is run. Values that may contain the same part
 many times, YAML with aliases and pickles, are bounded.
@@ -15,9 +15,36 @@ from typing import Any
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files import read_json
-from clearhead.interop.readers.vocabulary_text import file_text
+from clearhead.files import parse_json, read_json, read_text
 from clearhead.runtime.installation import pip_install
+from clearhead.tokenizers.vocabulary import MOST_BYTES
+
+
+def file_text(path: Path) -> str:
+    """Return the text of a vocabulary file.
+
+    Raises:
+        ModelError: If the file cannot be read, is larger than `MOST_BYTES`, or is not UTF-8.
+    """
+    try:
+        return read_text(path, most_bytes=MOST_BYTES)
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from None
+
+
+def file_json(path: Path) -> Any:
+    """Return the value in a JSON file of a vocabulary.
+
+    Raises:
+        ModelError: If the file cannot be read, is larger than `MOST_BYTES`, or is not JSON.
+    """
+    try:
+        return parse_json(file_text(path))
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from None
+
 
 MOST_DEPTH = 64
 """Maximum nesting depth; the settings in checkpoints of toolkits have about 10 levels."""

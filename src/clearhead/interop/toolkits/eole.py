@@ -17,9 +17,8 @@ from clearhead.errors import ModelError
 from clearhead.files import read_json
 from clearhead.files.tensors import read_weights
 from clearhead.interop.imported import Imported
-from clearhead.interop.readers.foreign_config import TheirConfig
+from clearhead.interop.readers.foreign_config import TheirConfig, file_json
 from clearhead.interop.readers.foreign_weights import float32, require_finite
-from clearhead.interop.readers.vocabulary_text import file_json
 from clearhead.interop.toolkits.opennmt_layout import (
     ACTIVATIONS,
     EOLE,

@@ -15,8 +15,7 @@ from typing import Any
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
 from clearhead.files import os_error_as, parse_json, read_json, require_regular
-from clearhead.interop.readers.foreign_config import optional_json
-from clearhead.interop.readers.vocabulary_text import file_text
+from clearhead.interop.readers.foreign_config import file_text, optional_json
 from clearhead.interop.vocabularies.added_tokens import MOST_PIECES, added_tokens, token_text, with_rows_of_added
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 from clearhead.tokenizers.subword_encoders import (

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.config import ModelConfig
 from clearhead.errors import ModelError
-from clearhead.interop.readers.vocabulary_text import file_text
+from clearhead.interop.readers.foreign_config import file_text
 from clearhead.interop.vocabularies.huggingface_files import file_base64, vocabulary_of
 from clearhead.tokenizers.foreign import Frame, VocabularyFile, VocabularySide
 from clearhead.tokenizers.subword_encoders import only_pieces

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clearhead.config import ModelConfig
-from clearhead.interop.huggingface.families.bert_shape import embedding_rows, layer_rows, read_shape, write_shape
+from clearhead.interop.huggingface.families.bert import embedding_rows, layer_rows, read_shape, write_shape
 from clearhead.interop.key_table import KeyRow, KeyTable, LeftOut, pair, target_rows
 from clearhead.interop.readers.foreign_config import TheirConfig
 from clearhead.interop.rewrites import resolved
