@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -120,20 +120,6 @@ def wait_until(condition: Callable[[], object], process: ForkServerProcess) -> N
             process.kill()
             raise TimeoutError("what was waited for did not happen")
         time.sleep(0.002)
-
-
-def train_arguments(values: Mapping[str, Any]) -> list[str]:
-    """Write nested settings as the command line has them."""
-    arguments = ["train", "--out", values["out"], "--preset", values["preset"], "--device", values["device"]]
-    arguments += ["--golden", values["golden"], "--pairs", *values["data"]["pairs"]]
-    arguments += ["--from", values["from_model"]] if "from_model" in values else []
-    settings = [
-        f"{section}.{key}={value!r}"
-        for section in ("data", "tokenizer", "model", "train", "decode")
-        for key, value in values[section].items()
-        if key != "pairs"
-    ]
-    return [*arguments, "--set", *settings]
 
 
 def _command(arguments: list[str], log: str, first: Callable[[], None] | None) -> None:

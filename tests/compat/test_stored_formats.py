@@ -12,7 +12,6 @@ import torch
 
 from clearhead.bundle import load_bundle, read_golden
 from clearhead.bundle.model_directory import FORMAT_VERSION, ROUNDED_FORMAT, model_directory
-from clearhead.cli.main import run as run_clearhead
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.files.tensors import read_weights, write_weights
 from clearhead.training.checkpoints import CHECKPOINT_FORMAT, Checkpoints, TrainingState
@@ -21,6 +20,7 @@ from clearhead.training.publish import average_run
 from clearhead.training.run import train_from_values
 from clearhead.translation.golden import check_golden
 from clearhead.translation.translator import Translator
+from commands import clearhead
 from every_run import slow
 
 STORED = sorted(path.parent for path in Path(__file__).parent.glob("*/SHA256SUMS"))
@@ -88,9 +88,7 @@ def test_a_model_translates_as_it_did_when_it_was_made(stored):
 
 def test_a_model_passes_verify_and_info_on_the_command_line(stored, capsys):
     for command, *options in (["verify"], ["info", "--all"]):
-        with pytest.raises(SystemExit) as ended:
-            run_clearhead([command, str(stored / "run" / "model"), *options])
-        assert ended.value.code == 0, capsys.readouterr().err
+        assert clearhead(command, stored / "run" / "model", *options) == 0, capsys.readouterr().err
     shown = capsys.readouterr().out
     assert "passed  golden sentences" in shown
     assert "parameters: 3,840" in shown

@@ -25,13 +25,15 @@ import typer
 from markdown_it import MarkdownIt
 from typer.exceptions import TyperException
 
-from clearhead.cli.main import make_app, run, spread_values
+from clearhead.cli.main import make_app, spread_values
 from clearhead.config import Config
 from clearhead.config.nested import merge, parse_override
 from clearhead.errors import ConfigError
 from clearhead.formats import SentencePair, write_pairs, write_tsv
 from clearhead.paper.exercises.text import workbook
+from commands import clearhead
 from every_run import one_in
+from small_runs import numbers
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
@@ -92,7 +94,6 @@ FOR_WORDS = {
     "OPTIONS": "",
 }
 """What stands for a value that a page leaves open."""
-UNITS = ("zero", "null"), ("one", "eins"), ("two", "zwei"), ("three", "drei")
 OUTPUTS = ("-o", "--out", "--output", "--rejected", "--report", "--alignments", "--keys", ">")
 """Options whose value is a file that the command writes."""
 
@@ -230,7 +231,7 @@ def write(name: str) -> None:
     """Write a small file of the kind that a name has, or a model."""
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pairs = [SentencePair(f"{a[0]} {b[0]}", f"{a[1]} {b[1]}", "x:1") for a in UNITS for b in UNITS]
+    pairs = [SentencePair(english, german, "x:1") for german, english in numbers(16)]
     side = "source" if ".en" in name else "target"
     lines = "".join(f"{getattr(pair, side)}\n" for pair in pairs)
     cue = "00:00:01.000 --> 00:00:02.000\nnull drei\n"
@@ -273,8 +274,7 @@ def test_the_command_runs(one, tmp_path, monkeypatch):
         if is_input and word not in written and not Path(word).exists():
             write(word)
     if {"--list", "--revoke"} & {*words}:  # of a key that there is
-        with pytest.raises(SystemExit):
-            run(["api-key", "anna", "--keys", "keys.jsonl"])
+        clearhead("api-key", "anna", "--keys", "keys.jsonl")
     with ExitStack() as opened:
         if before:
             write("stdin.txt")
@@ -284,7 +284,5 @@ def test_the_command_runs(one, tmp_path, monkeypatch):
             if name:
                 monkeypatch.setattr(sys, stream, opened.enter_context(open(name, mode, encoding="utf-8")))
         given = [word for word in words[1:] if word not in "<>" and word not in streams.values()]
-        with pytest.raises(SystemExit) as ended:
-            run(given)
-    assert not ended.value.code
+        assert clearhead(*given) == 0
     assert [name for name in written if not Path(name).exists()] == []

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from clearhead.bundle import Bundle, save_bundle
-from clearhead.cli.main import run
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.inspection.beam_tree import FATES
 from clearhead.inspection.head_statistics import STATISTICS
 from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
+from commands import clearhead
 from every_run import one_in
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -50,9 +50,7 @@ def test_the_commands_run(command, tmp_path, capsys):
     words = shlex.split(command)[1:]
     if words[-1].endswith((".svg", ".png")) and importlib.util.find_spec("matplotlib") is None:
         pytest.skip("pictures need matplotlib")
-    with pytest.raises(SystemExit) as ended:
-        run(words)
-    assert not ended.value.code
+    assert clearhead(*words) == 0
     if "-o" in words:
         assert (tmp_path / words[words.index("-o") + 1]).stat().st_size > 1_000
     else:
@@ -62,8 +60,7 @@ def test_the_commands_run(command, tmp_path, capsys):
 def test_the_walk_is_what_the_command_prints(capsys):
     example = PAGE.partition("## Every line of code")[2].split("```")[1].strip().splitlines()
     model = DOCS.parent / "tests" / "compat" / "format-2" / "run"
-    with pytest.raises(SystemExit):
-        run(["explain", str(model), example[0].removeprefix("source").strip(), "--walk"])
+    clearhead("explain", model, example[0].removeprefix("source").strip(), "--walk")
     printed = capsys.readouterr().out.splitlines()
     assert len(example) > 10
     assert [line for line in example if line not in [*printed, "..."]] == []
@@ -72,8 +69,7 @@ def test_the_walk_is_what_the_command_prints(capsys):
 def test_the_summary_is_what_the_command_prints_within_two_percent(capsys):
     [shown] = re.findall(r"^```text\n(source .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     model = DOCS.parent / "tests" / "compat" / "checkpoint-3" / "run"
-    with pytest.raises(SystemExit):
-        run(["explain", str(model), "null drei"])
+    clearhead("explain", model, "null drei")
     number = re.compile(r"-?\d+(?:\.\d+)?")
     texts = [re.sub(r"\s+", " ", text.strip()) for text in (shown, capsys.readouterr().out)]
     assert number.sub("#", texts[0]) == number.sub("#", texts[1])
@@ -92,8 +88,7 @@ def test_the_python_runs():
 @pytest.mark.usefixtures("models")
 def test_every_key_of_the_json_is_documented(capsys):
     for words in (["--ablate", "--source", "val.de", "--reference", "val.en"], ["--compare", "runs/other"]):
-        with pytest.raises(SystemExit):
-            run(["explain", "runs/de-en", GERMAN, "--format", "json", *words])
+        clearhead("explain", "runs/de-en", GERMAN, "--format", "json", *words)
         for key in keys(json.loads(capsys.readouterr().out)):
             assert f"`{key}`" in SCHEMA, key
     for described in (STATISTICS, FATES):
@@ -104,8 +99,7 @@ def test_every_key_of_the_json_is_documented(capsys):
 def test_the_python_for_the_json_prints_what_the_page_says(tmp_path, monkeypatch, capsys):
     model = Path(__file__).parents[1] / "compat" / "checkpoint-3" / "run"
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        run(["explain", str(model), "null drei", "-o", "explanation.json"])
+    clearhead("explain", model, "null drei", "-o", "explanation.json")
     capsys.readouterr()
     (code, printed), *_ = re.findall(r"^```python\n(.*?)^```.*?^```text\n(.*?)^```", SCHEMA, re.MULTILINE | re.DOTALL)
     exec(code, {})

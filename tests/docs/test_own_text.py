@@ -18,12 +18,13 @@ import docx
 import pytest
 import torch
 
-from clearhead.cli.main import run
 from clearhead.data.prepare import open_prepared
 from clearhead.formats import SentencePair, write_pairs
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
+from commands import clearhead
 from every_run import slow
+from small_runs import QUICK, numbers, tiny_settings, train_flags
 
 ROOT = Path(__file__).parents[2]
 OWN_TEXT = (ROOT / "docs" / "own-text.md").read_text(encoding="utf-8")
@@ -32,15 +33,9 @@ SECTION = OWN_TEXT.partition("## From pairs to a model\n")[2].partition("\n## ")
 BLOCKS = re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
 MORE_DATA_BLOCKS = re.findall(r"^```\n(.*?)^```", MORE_DATA, re.MULTILINE | re.DOTALL)
 
-UNITS = ("null", "zero"), ("eins", "one"), ("zwei", "two"), ("drei", "three"), ("vier", "four"), ("fünf", "five")
-NUMBERS = [(f"{a[0]}, {b[0]} {c[0]}", f"{a[1]}, {b[1]} {c[1]}") for a in UNITS for b in UNITS for c in UNITS]
+NUMBERS = [(german.replace(" ", ", ", 1), english.replace(" ", ", ", 1)) for german, english in numbers()]
 """German and English: a comma in each, so that a `.csv` needs its quotation marks."""
-QUICK = shlex.split(
-    "--preset tiny --device cpu --max-steps 4 --set model.d_model=16 model.d_ff=23 model.num_heads=2 "
-    "model.num_encoder_layers=1 model.num_decoder_layers=1 tokenizer.vocab_size=280 train.batch_tokens=128 "
-    "train.validate_every=4 train.validate_sentences=5 decode.beam_size=2 decode.extra_length=3"
-)
-"""Added to `clearhead train`, so that it learns a little in a second."""
+FLAGS = train_flags(tiny_settings(Path(), {"train": QUICK, "tokenizer": {"vocab_size": 280}}))
 TEST_PAIRS = {"deu.txt": 4, "corpus.csv": 5, "train.de": 5}
 """What each block trains on, and how many pairs its test set has."""
 
@@ -74,15 +69,13 @@ def execute(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 stream = opened.enter_context(open(words[place + 1], mode, encoding="utf-8"))
                 patch.setattr(sys, name, stream)
                 del words[place : place + 2]
-        with pytest.raises(SystemExit) as ended:
-            run([*words[1:], *(_quick(words) if words[1] == "train" else [])])
-    assert not ended.value.code
+        assert clearhead(*words[1:], *(_quick(words) if words[1] == "train" else [])) == 0
 
 
 def _quick(words: list[str]) -> list[str]:
     """Return the settings of a quick run, except the ones that a command sets itself."""
     own = {word.partition("=")[0] for word in words}
-    return [word for word in QUICK if word.partition("=")[0] not in own or "=" not in word]
+    return [word for word in FLAGS if word.partition("=")[0] not in own or "=" not in word]
 
 
 def as_if_learned(translate: Callable[..., list[Translation]]) -> Callable[..., list[Translation]]:

@@ -1,8 +1,9 @@
-"""Small whole models: a tokenizer, random weights and all that belongs to a model directory."""
+"""Small whole models, with random weights or trained for seconds, and all that belongs to a model directory."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from small_runs import FINISHED_SEED, QUICK, tiny_settings, write_numbers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -140,6 +143,45 @@ def make_model_dir(make_bundle: Callable[..., Bundle], tmp_path: Path) -> Callab
         return tmp_path / name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a finished run of forty steps, for reading, with golden sentences."""
+    from clearhead.training.run import train_from_values
+
+    torch.set_num_threads(1)
+    directory = tmp_path_factory.mktemp("finished")
+    write_numbers(directory / "numbers.tsv")
+    return train_from_values(tiny_settings(directory, {"golden": None, "train": {"seed": FINISHED_SEED}})).run
+
+
+@pytest.fixture(scope="session")
+def quick_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a finished run of four steps, for reading."""
+    from clearhead.training.run import train_from_values
+
+    torch.set_num_threads(1)
+    directory = tmp_path_factory.mktemp("quick")
+    write_numbers(directory / "numbers.tsv")
+    return train_from_values(tiny_settings(directory, {"train": QUICK})).run
+
+
+@pytest.fixture
+def quick(quick_run: Path, tmp_path: Path) -> dict[str, Any]:
+    """Return the settings of a finished run of four steps, which is there as if it had been made there."""
+    from clearhead.files import json_sha256
+
+    run = Path(shutil.copytree(quick_run, tmp_path / "run"))
+    for path in (run / "config.toml", run / "data" / "report.json"):
+        text = path.read_text(encoding="utf-8").replace(str(quick_run.parent), str(tmp_path))
+        path.write_text(text, encoding="utf-8")
+    report = json.loads(text)
+    checksums = report.pop("checksums")
+    checksums["report.json"] = json_sha256(report)
+    path.write_text(json.dumps({**report, "checksums": checksums}), encoding="utf-8")
+    write_numbers(tmp_path / "numbers.tsv")
+    return tiny_settings(tmp_path, {"train": QUICK})
 
 
 @pytest.fixture(scope="session")

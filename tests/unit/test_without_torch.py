@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from clearhead.cli.main import run
 from clearhead.inspection.explain import explain
 from clearhead.kernels.library import library
 from clearhead.runtime.installation import pip_install
 from clearhead.translation.translator import Translator
+from commands import clearhead
 
 pytestmark = pytest.mark.skipif(library() is None, reason="without the compiled core PyTorch does the work")
 
@@ -262,8 +262,7 @@ def test_explanations_without_pytorch_have_the_same_attention_steps_and_search(f
         command = ["explain", files[0], sentences[0], "--beam", str(beam), "--format", "json"]
         commands.append([*command, *(["--target", target] if target else [])])
     (_, shown, _), *said = in_one_process(f"{MISSING}; sys.modules['jaxtyping'] = None", commands)
-    with pytest.raises(SystemExit):
-        run(commands[0])
+    clearhead(*commands[0])
     assert shown == capsys.readouterr().out
     for (beam, target), (_, out, _) in zip(ways, said, strict=True):
         without, settings = json.loads(out), {"beam_size": beam}

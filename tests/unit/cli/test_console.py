@@ -7,9 +7,9 @@ import warnings
 import pytest
 
 from clearhead.cli.console import show_warnings_as_notices
-from clearhead.cli.main import run
 from clearhead.errors import CompiledCoreWarning
 from clearhead.kernels import library as core
+from commands import clearhead
 
 
 def test_warnings_of_our_own_are_a_line_on_stderr_and_others_are_left_alone(capsys):
@@ -24,8 +24,7 @@ def test_warnings_of_our_own_are_a_line_on_stderr_and_others_are_left_alone(caps
 
 def test_control_characters_of_a_file_name_do_not_reach_the_terminal(tmp_path, capsys):
     name = "a\x1b]0;title\x07\u202etxt.\r\x9b2J"
-    with pytest.raises(SystemExit):
-        run(["corpus", "stats", str(tmp_path / f"{name}.tsv")])
+    clearhead("corpus", "stats", tmp_path / f"{name}.tsv")
     assert r"a\x1b]0;title\x07\u202etxt.\r\x9b2J.tsv" in capsys.readouterr().err
 
 
@@ -63,10 +62,8 @@ def test_a_damaged_core_is_one_line_and_pytorch_translates(damaged_core, make_mo
     lines = write_lines("in.txt", "Ein Hund.", "Zwei Hunde.")
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        with pytest.raises(SystemExit) as ended:
-            run(["translate", str(make_model_dir()), str(lines)])
+        assert clearhead("translate", make_model_dir(), lines) == 0
     out, err = capsys.readouterr()
-    assert not ended.value.code
     assert len(out.splitlines()) == 2
     (said,) = (line for line in err.splitlines() if line.startswith("clearhead: the compiled core"))
     assert f"is not in use: {damaged_core} is damaged" in said

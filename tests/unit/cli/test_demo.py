@@ -7,13 +7,13 @@ import itertools
 import re
 
 import pytest
-from small_corpus import clearhead
 
 from clearhead.config.nested import merge
 from clearhead.formats import read_pairs
 from clearhead.training import run as training
 from clearhead.training.run import train_from_values
 from clearhead.translation.translator import Translator
+from commands import clearhead
 
 
 @pytest.fixture

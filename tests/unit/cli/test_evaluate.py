@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
-from small_corpus import clearhead
 
 from clearhead.bundle import save_bundle
 from clearhead.cli.evaluate import evaluate
@@ -16,6 +15,7 @@ from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.files import file_sha256
 from clearhead.training.evaluations import evaluations
 from clearhead.translation.translator import Translator
+from commands import clearhead
 
 KEYS = [
     "bleu",

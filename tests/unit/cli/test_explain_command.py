@@ -12,9 +12,9 @@ import pytest
 from clearhead.bundle import save_bundle
 from clearhead.cli import explain as command
 from clearhead.cli.explain import explain
-from clearhead.cli.main import run
 from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
 from clearhead.translation.translator import Translator
+from commands import clearhead
 from every_run import slow
 
 TEXT = "Ein kleiner Hund rennt."
@@ -214,7 +214,5 @@ def test_a_place_that_may_not_be_written_to_is_named(run_command, model, tmp_pat
 
 
 def test_a_missing_model_is_one_line(capsys, tmp_path):
-    with pytest.raises(SystemExit) as ended:
-        run(["explain", str(tmp_path / "none"), TEXT])
-    assert ended.value.code == 1
+    assert clearhead("explain", tmp_path / "none", TEXT) == 1
     assert capsys.readouterr().err.count("\n") == 1

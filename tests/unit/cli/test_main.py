@@ -14,6 +14,7 @@ import pytest
 
 from clearhead.cli.main import make_app, run
 from clearhead.runtime.version import full_version
+from commands import clearhead
 from every_run import slow
 
 CLOSED = """
@@ -169,8 +170,7 @@ def test_closed_stdout_or_stderr_keeps_the_exit_status(gone, arguments, code):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device that is always full")
 def test_a_full_standard_error_stops_no_work(pairs, tmp_path, capsys):
     command = [sys.executable, "-m", "clearhead", "corpus", "convert", str(pairs), str(tmp_path / "out.jsonl")]
-    with pytest.raises(SystemExit):
-        run(command[3:])
+    clearhead(*command[3:])
     said = capsys.readouterr().err
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, timeout=120, check=False)
@@ -220,11 +220,9 @@ def test_a_sigterm_ends_the_blocks_of_the_command(monkeypatch):
     monkeypatch.setattr("clearhead.cli.main.make_app", lambda only: command)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        with pytest.raises(SystemExit) as caught:
-            run([])
+        assert clearhead() == 143
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert caught.value.code == 143
     assert ended == [True]
 
 
@@ -232,9 +230,7 @@ def test_a_sigterm_ends_the_blocks_of_the_command(monkeypatch):
     ("threads", "rule"), [(0, "greater than or equal to 1"), (100_000, "less than or equal to 1024")]
 )
 def test_impossible_numbers_of_threads_are_refused(threads, rule, capsys):
-    with pytest.raises(SystemExit) as caught:
-        run(["translate", "model", "--threads", str(threads)])
-    assert caught.value.code == 2
+    assert clearhead("translate", "model", "--threads", threads) == 2
     assert rule in capsys.readouterr().err
 
 
@@ -249,17 +245,13 @@ def test_impossible_numbers_of_threads_are_refused(threads, rule, capsys):
 def test_every_command_that_computes_takes_the_number_of_threads(arguments, monkeypatch):
     asked = []
     monkeypatch.setattr("clearhead.runtime.threads.set_num_threads", asked.append)
-    with pytest.raises(SystemExit) as caught:  # for want of a model or run
-        run([arguments[0], "--threads", "3", *arguments[1:]])
-    assert caught.value.code in (1, 2)
+    assert clearhead(arguments[0], "--threads", "3", *arguments[1:]) in (1, 2)  # for want of a model or run
     assert asked == [3]
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "translate"])
 def test_a_name_that_is_too_long_is_one_line(command, capsys):
-    with pytest.raises(SystemExit) as ended:
-        run([command, "x" * 5_000])
-    assert ended.value.code == 1
+    assert clearhead(command, "x" * 5_000) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(("clearhead: cannot use xxx", "clearhead: no model at xxx"))
     assert line.endswith(": File name too long")

@@ -9,12 +9,12 @@ from urllib.parse import unquote
 
 import pytest
 
-from clearhead.cli.main import run
 from clearhead.cli.paper import paper
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.inspection.plots import HeatMap
 from clearhead.paper import contents
 from clearhead.paper.parts import Check, ModelPart
+from commands import clearhead
 
 
 @pytest.fixture
@@ -69,9 +69,7 @@ def test_a_named_part_alone_is_computed(run_command, fake_parts):
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_a_check_that_fails_ends_with_status_1_after_what_was_computed(fake_parts, form, capsys):
-    with pytest.raises(SystemExit) as ended:
-        run(["paper", "table2", *form])
-    assert ended.value.code == 1
+    assert clearhead("paper", "table2", *form) == 1
     shown = capsys.readouterr()
     assert "Title of table2" in shown.out
     assert shown.err == "clearhead: 1 of the paper's checks failed:\n  table2: claim of table2: 1 against 2\n"
@@ -85,9 +83,7 @@ def test_an_unknown_part_is_a_usage_error(run_command):
 
 
 def test_a_usage_error_names_no_python_exception(capsys):
-    with pytest.raises(SystemExit) as ended:
-        run(["paper", "table5"])
-    assert ended.value.code == 2
+    assert clearhead("paper", "table5") == 2
     told = capsys.readouterr().err
     assert "'table5' is not one of" in told
     assert "Value error" not in told
@@ -208,8 +204,7 @@ def test_a_walk_takes_a_sentence_and_writes_a_page_without_matplotlib(run_comman
     ],
 )
 def test_paper_rejects_unknown_names_with_suggestions(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        run(["paper", *arguments])
+    clearhead("paper", *arguments)
     assert message in " ".join(capsys.readouterr().err.split())
 
 
@@ -248,6 +243,5 @@ def test_exercises_are_listed_shown_written_and_checked(run_command, tmp_path):
     ],
 )
 def test_paper_rejects_invalid_arguments_of_exercises_and_walk(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        run(["paper", *arguments])
+    clearhead("paper", *arguments)
     assert message in " ".join(capsys.readouterr().err.split())

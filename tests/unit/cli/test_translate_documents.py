@@ -19,6 +19,7 @@ from clearhead.text.quality_flags import Flag
 from clearhead.translation import documents
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
+from commands import clearhead
 
 PAGE = Path(__file__).parents[3] / "docs" / "documents.md"
 COMMANDS = [
@@ -404,15 +405,13 @@ def test_interrupted_translate_names_the_progress_file(files, model, shouting, m
 def test_unencodable_translation_is_kept_in_the_progress_file(files, model, shouting, capsys):
     head = 'msgid ""\nmsgstr "Content-Type: text/plain; charset={}\\n"\n\n'
     Path("a.po").write_bytes((head.format("ISO-8859-1") + 'msgid "\xff ja"\nmsgstr ""\n').encode("latin-1"))
-    with pytest.raises(SystemExit):
-        main.run(["translate", str(model), "a.po", "-o", "b.po"])
+    clearhead("translate", model, "a.po", "-o", "b.po")
     said = capsys.readouterr().err
     assert "a.po, line 4: the translation holds U+0178" in said
     assert "what is done is kept in .b.po.progress.jsonl; the same command continues from there" in said
     Path("a.po").write_text(head.format("UTF-8") + 'msgid "\xff ja"\nmsgstr ""\n', encoding="utf-8")
     shouting.clear()
-    with pytest.raises(SystemExit):
-        main.run(["translate", str(model), "a.po", "-o", "b.po"])
+    clearhead("translate", model, "a.po", "-o", "b.po")
     assert "\u0178 JA" in Path("b.po").read_text(encoding="utf-8")
     assert shouting == []
 
@@ -570,9 +569,7 @@ def test_a_tag_that_is_unknown_is_named_with_the_line_of_its_segment(run_command
 
 
 def test_a_mistake_is_one_line_and_status_1(model, files, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main.run(["translate", str(model), "messages.json", "-o", "b.txt"])
-    assert ended.value.code == 1
+    assert clearhead("translate", model, "messages.json", "-o", "b.txt") == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert issubclass(ConfigError, ClearheadError)
 

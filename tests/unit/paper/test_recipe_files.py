@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.cli.main import run
 from clearhead.config import Config
 from clearhead.config.nested import flat
 from clearhead.data.store import PairStore
 from clearhead.training.layers import Layers
+from commands import clearhead
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -102,10 +102,10 @@ def test_a_recipe_trains_and_its_checkpoints_are_averaged(name, tmp_path):
     ]
     small += ["model.num_encoder_layers=1", "model.num_decoder_layers=1", "train.checkpoint_every=1"]
     files = [f"--{role}={tmp_path / f'train.{side}'}" for role, side in (("source", "en"), ("target", "de"))]
-    options = [f"--set={one}" for one in [*small, "train.validate_sentences=1"]]
-    _run("train", str(EXAMPLES / f"{name}.toml"), *files, f"--out={tmp_path / 'run'}", "--max-steps=6", *options)
+    options = [*files, "--max-steps=6", *(f"--set={one}" for one in [*small, "train.validate_sentences=1"])]
+    assert clearhead("train", EXAMPLES / f"{name}.toml", f"--out={tmp_path / 'run'}", *options) == 0
     assert len(PairStore.open(tmp_path / "run" / "data" / "train.arrow")) > 0
-    _run("average", str(tmp_path / "run"), "--last=5", f"--out={tmp_path / 'model'}")
+    assert clearhead("average", tmp_path / "run", "--last=5", f"--out={tmp_path / 'model'}") == 0
     assert (tmp_path / "model" / "model.safetensors").is_file()
 
 
@@ -124,11 +124,5 @@ def test_the_small_run_of_the_page_changes_sizes_alone_and_starts(tmp_path):
     for name, numbers in (("train", range(60)), ("valid", range(60, 70))):
         here[f"runs/demo/corpus/{name}.tsv"] = str(tmp_path / f"{name}.tsv")
         (tmp_path / f"{name}.tsv").write_text("".join(f"{n} apples\t{n} Äpfel\n" for n in numbers), encoding="utf-8")
-    _run(*(here.get(word, word) for word in words), "--max-steps=1", "--set=tokenizer.vocab_size=300")
+    assert clearhead(*(here.get(word, word) for word in words), "--max-steps=1", "--set=tokenizer.vocab_size=300") == 0
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
-
-
-def _run(*arguments: str) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run([*arguments])
-    assert not ended.value.code

@@ -13,18 +13,16 @@ from hashlib import sha256
 
 import pytest
 
-from clearhead.cli.main import run
 from clearhead.errors import ConfigError, DataError
 from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.keys import ApiKey, Keys, add_key, read_keys, revoke_key
+from commands import clearhead
 
 
 def test_a_key_is_printed_once_and_its_hash_is_kept(tmp_path, capsys):
     path = tmp_path / "keys.jsonl"
     for name in ("anna", "otto"):
-        with pytest.raises(SystemExit) as ended:
-            run(["api-key", name, "--keys", str(path), "--requests-per-minute", "7"])
-        assert ended.value.code == 0
+        assert clearhead("api-key", name, "--keys", path, "--requests-per-minute", "7") == 0
     printed = capsys.readouterr().out.split()
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert lines == [
@@ -34,8 +32,7 @@ def test_a_key_is_printed_once_and_its_hash_is_kept(tmp_path, capsys):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     keys = Keys(read_keys(path))
     assert [keys.owner(key) for key in printed] == ["anna", "otto"]
-    with pytest.raises(SystemExit):
-        run(["api-key", "anna", "--keys", str(path)])
+    clearhead("api-key", "anna", "--keys", path)
     assert "the name 'anna' is impossible or there already" in capsys.readouterr().err
 
 
@@ -102,9 +99,7 @@ def test_the_command_lists_and_revokes_keys(tmp_path, capsys):
         add_key(path, name, rate)
 
     def printed(*arguments, status=0):
-        with pytest.raises(SystemExit) as ended:
-            run(["api-key", *arguments, "--keys", str(path)])
-        assert ended.value.code == status
+        assert clearhead("api-key", *arguments, "--keys", path) == status
         return capsys.readouterr()
 
     assert printed("--list").out == "anna\t7\notto\t60\n"

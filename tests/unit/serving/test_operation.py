@@ -29,7 +29,6 @@ from model_files import forget_side_files
 from uvicorn.server import ServerState
 
 from clearhead.bundle import save_bundle
-from clearhead.cli.main import run
 from clearhead.config import ServeConfig
 from clearhead.decoding import decode
 from clearhead.errors import ClearheadError, ConfigError, ModelError
@@ -45,6 +44,7 @@ from clearhead.serving.models import ModelSource, load_model
 from clearhead.serving.server import allow_files, bind, serve
 from clearhead.serving.service import MAX_REPLACEMENTS, Service
 from clearhead.translation.translator import searching_by
+from commands import clearhead
 from processes import check_often, finish, wait_until
 
 LIMITS = {
@@ -489,17 +489,13 @@ def test_a_search_that_is_stopped_is_replaced(start_server, models):
 )
 def test_serve_rejects_invalid_arguments(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        run(["serve", *arguments])
-    assert ended.value.code == 1
+    assert clearhead("serve", *arguments) == 1
     assert message in capsys.readouterr().err
 
 
 def test_a_file_without_keys_does_not_open_the_server_to_everybody(tmp_path, model, capsys):
     (tmp_path / "keys.jsonl").write_text("\n")
-    with pytest.raises(SystemExit) as ended:
-        run(["serve", str(model), "--keys", str(tmp_path / "keys.jsonl")])
-    assert ended.value.code == 1
+    assert clearhead("serve", model, "--keys", tmp_path / "keys.jsonl") == 1
     assert "has no key, so nobody could ask" in capsys.readouterr().err
 
 

@@ -23,7 +23,7 @@ from jsonschema import Draft202012Validator
 from libretranslatepy import LibreTranslateAPI
 from typer.testing import CliRunner
 
-from clearhead.cli.main import app, run
+from clearhead.cli.main import app
 from clearhead.config import ServeConfig
 from clearhead.errors import ModelError
 from clearhead.inspection.explain import explain
@@ -35,6 +35,7 @@ from clearhead.serving.keys import Keys
 from clearhead.serving.log import log_to_stderr
 from clearhead.serving.service import Service
 from clearhead.translation.translator import Translator
+from commands import clearhead
 
 LINES = [
     "Ein kleiner Hund rennt über die Wiese.",
@@ -569,8 +570,7 @@ def test_the_process_that_searches_notes_things_likewise(models, monkeypatch, ca
     monkeypatch.setattr(search_process, "SearchProcesses", begin)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        with pytest.raises(SystemExit):
-            run(["serve", str(models["de-en"]), "--device", "cpu"])
+        clearhead("serve", models["de-en"], "--device", "cpu")
     noted, ended = capsys.readouterr().err.splitlines()
     assert json.loads(noted)["logger"] == "py.warnings"
     assert "enough" in ended

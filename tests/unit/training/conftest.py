@@ -1,4 +1,4 @@
-"""Settings of a very small run, and one that is finished."""
+"""Settings of a very small run, and runs that end before their first step."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import torch
-from tiny_runs import FINISHED_SEED, tiny_settings, write_numbers
+
+from small_runs import tiny_settings, write_numbers
 
 
 @pytest.fixture
@@ -40,14 +40,3 @@ def settle(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
         return Path(values["out"])
 
     return start
-
-
-@pytest.fixture(scope="session")
-def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of a finished run, for reading: of `settings()`, and with golden sentences."""
-    from clearhead.training.run import train_from_values
-
-    torch.set_num_threads(1)
-    directory = tmp_path_factory.mktemp("finished")
-    write_numbers(directory / "numbers.tsv")
-    return train_from_values(tiny_settings(directory, {"golden": None, "train": {"seed": FINISHED_SEED}})).run

@@ -8,7 +8,8 @@ import pytest
 
 from clearhead.training.log import read_metrics
 from clearhead.translation.translator import Translator
-from processes import finish, start, train_arguments
+from processes import finish, start
+from small_runs import train_arguments
 
 
 @pytest.mark.slow

@@ -39,8 +39,10 @@ from clearhead.training.liveness import Activity, Heartbeats, Watch
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
+from commands import clearhead
 from every_run import slow
-from processes import SECONDS, call, finish, signal_after_first_record, start, train_arguments, wait_until
+from processes import SECONDS, call, finish, signal_after_first_record, start, wait_until
+from small_runs import train_arguments
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")
 TRAIN = {
@@ -160,7 +162,7 @@ def assert_same_weights(run: Path, other: Path, step: int = 20) -> None:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory) -> Path:
     """Return a run of one process that cuts every step in two."""
-    from tiny_runs import tiny_settings, write_numbers
+    from small_runs import tiny_settings, write_numbers
 
     directory = tmp_path_factory.mktemp("alone")
     write_numbers(directory / "numbers.tsv")
@@ -674,8 +676,7 @@ def test_launch_names_the_killed_worker_not_the_first_to_fail(monkeypatch):
 
 
 def test_settings_that_sharding_cannot_have_are_refused(settings, capsys):
-    with pytest.raises(SystemExit):
-        run_command(train_arguments(settings(train={"shard": True, "compile": True})))
+    clearhead(*train_arguments(settings(train={"shard": True, "compile": True})))
     assert "train.shard and train.compile do not go together" in capsys.readouterr().err
 
 

@@ -19,12 +19,13 @@ import pytest
 import torch
 
 from clearhead.bundle import load_bundle
-from clearhead.cli.main import run as run_command
 from clearhead.files import writing
 from clearhead.files.tensors import read_weights
 from clearhead.training.log import read_metrics
+from commands import clearhead
 from every_run import slow
-from processes import FileOperations, finish, signal_after_first_record, start, train_arguments, wait_until
+from processes import FileOperations, finish, signal_after_first_record, start, wait_until
+from small_runs import train_arguments
 
 PARTS = ("model", "optimizer")
 
@@ -191,10 +192,8 @@ STOPPED = {"max_steps": 30, "validate_every": 30, "checkpoint_every": 30}
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), slow(signal.SIGINT, 130)])
 def test_run_stopped_by_a_signal_resumes_exactly(tmp_path, settings, number, code, capsys):
-    def end_of(name: str) -> object:
-        with pytest.raises(SystemExit) as ended:
-            run_command(train_arguments(settings(train=STOPPED, out=str(tmp_path / name))))
-        return ended.value.code
+    def end_of(name: str) -> int:
+        return clearhead(*train_arguments(settings(train=STOPPED, out=str(tmp_path / name))))
 
     assert not end_of("expected")
     signal_after_first_record(number)

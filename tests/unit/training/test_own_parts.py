@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_runs import tiny_settings, write_numbers
 from torch import nn
 
 import clearhead as ch
@@ -15,11 +14,10 @@ from clearhead.files.tensors import read_weights
 from clearhead.model import weight_shapes
 from clearhead.training import step as training_step
 from clearhead.training.loss import label_smoothed_cross_entropy
+from small_runs import QUICK, tiny_settings, write_numbers
 
 # Own models compute themselves, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::clearhead.errors.ChangedModelWarning")
-
-QUICK = {"max_steps": 4, "validate_every": 4, "checkpoint_every": 2, "average_last": 1}
 
 
 class Gated(ch.Transformer):
@@ -42,7 +40,9 @@ def config(tmp_path):
     write_numbers(tmp_path / "numbers.tsv")
 
     def make(**train):
-        return Config.from_dict(tiny_settings(tmp_path, {"train": {**QUICK, **train}}), origin="a test")
+        return Config.from_dict(
+            tiny_settings(tmp_path, {"train": {**QUICK, "average_last": 1, **train}}), origin="a test"
+        )
 
     return make
 

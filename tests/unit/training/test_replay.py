@@ -11,11 +11,9 @@ from shutil import copytree
 import numpy as np
 import pytest
 import torch
-from tiny_runs import tiny_settings, write_numbers
 
 from clearhead.bundle import load_bundle
 from clearhead.config import TrainConfig
-from clearhead.config.nested import merge
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import file_sha256
@@ -23,8 +21,7 @@ from clearhead.files.tensors import read_weights
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from every_run import slow
-
-QUICK = {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2, "seed": 3}
+from small_runs import settings_from, write_numbers
 
 
 def fine_tuning(directory, finished_run, start=lambda values: train_from_values(values).run):
@@ -34,11 +31,10 @@ def fine_tuning(directory, finished_run, start=lambda values: train_from_values(
     (directory / "new.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def run(**changes):
-        values = tiny_settings(directory, {"from_model": str(finished_run), "train": QUICK})
-        del values["tokenizer"], values["preset"], values["decode"]
         files = {"pairs": [str(directory / "new.tsv")], "general_pairs": [str(directory / "general.tsv")]}
-        values = merge(values, {"model": {}, "data": {**files, "valid_size": 4, "augment": False}}, changes)
-        return start({**values, "model": changes.get("model", {})})
+        data = {**files, "valid_size": 4, "augment": False}
+        train = {"validate_every": 2, "seed": 3}
+        return start(settings_from(finished_run, directory, {"data": data, "train": train}, changes))
 
     return run
 

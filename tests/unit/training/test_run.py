@@ -19,7 +19,6 @@ import pytest
 import tomli_w
 import torch
 from report_page import Page
-from tiny_runs import tiny_settings, write_numbers
 
 import clearhead as ch
 from clearhead.bundle import load_bundle, read_golden
@@ -28,7 +27,7 @@ from clearhead.config.nested import merge
 from clearhead.data.prepare import open_prepared, prepare
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, ClearheadError, ConfigError, TrainingError
-from clearhead.files import file_sha256, json_sha256
+from clearhead.files import file_sha256
 from clearhead.files.tensors import model_tensors, read_weights
 from clearhead.inspection.tokens import visible
 from clearhead.runtime.device import device_name
@@ -40,8 +39,8 @@ from clearhead.training.run import train_from_values
 from clearhead.training.schedule import learning_rate
 from clearhead.training.validation import Validation, measure
 from clearhead.translation.translator import Translator
+from small_runs import QUICK, numbers, tiny_settings, write_tsv
 
-QUICK = {"max_steps": 4, "validate_every": 4, "checkpoint_every": 2}
 LEFT_OPEN = {"train": {**QUICK, "learning_rate": None}, "tokenizer": {"vocab_size": None}}
 
 
@@ -54,29 +53,6 @@ def damage_all_weights(run: Path, pattern: str) -> None:
         data = bytearray((path / "model.safetensors").read_bytes())
         data[-1] ^= 1
         (path / "model.safetensors").write_bytes(data)
-
-
-@pytest.fixture(scope="module")
-def quick_once(tmp_path_factory) -> Path:
-    """Return the directory of a finished run of four steps, for copying."""
-    torch.set_num_threads(1)
-    directory = tmp_path_factory.mktemp("quick")
-    write_numbers(directory / "numbers.tsv")
-    return train_from_values(tiny_settings(directory, {"train": QUICK})).run
-
-
-@pytest.fixture
-def quick(quick_once, settings, tmp_path) -> dict[str, Any]:
-    """Return the settings of a finished run of four steps, which is there as if it had been made there."""
-    run = Path(shutil.copytree(quick_once, tmp_path / "run"))
-    for path in (run / "config.toml", run / "data" / "report.json"):
-        text = path.read_text(encoding="utf-8").replace(str(quick_once.parent), str(tmp_path))
-        path.write_text(text, encoding="utf-8")
-    report = json.loads(text)
-    checksums = report.pop("checksums")
-    checksums["report.json"] = json_sha256(report)
-    path.write_text(json.dumps({**report, "checksums": checksums}), encoding="utf-8")
-    return settings(train=QUICK)
 
 
 @pytest.fixture
@@ -725,10 +701,8 @@ def test_out_of_memory_error_names_micro_batch_tokens(settings, monkeypatch):
 
 
 def test_a_corpus_with_language_tags_trains_into_every_language(settings, tmp_path):
-    lines = write_numbers(tmp_path / "numbers.tsv").read_text(encoding="utf-8").splitlines()
-    pairs = [line.split("\t") for line in lines]
-    tagged = [f"<2en> {de}\t{en}\n" for de, en in pairs[:150]] + [f"<2up> {de}\t{de.upper()}\n" for de, _ in pairs]
-    (tmp_path / "tagged.tsv").write_text("".join(tagged), encoding="utf-8")
+    tagged = [(f"<2en> {de}", en) for de, en in numbers()[:150]] + [(f"<2up> {de}", de.upper()) for de, _ in numbers()]
+    write_tsv(tmp_path / "tagged.tsv", tagged)
     values = settings(
         data={"pairs": [str(tmp_path / "tagged.tsv")]},
         tokenizer={"language_tags": ["en", "up"], "vocab_size": 307},
@@ -745,7 +719,7 @@ def test_a_corpus_with_language_tags_trains_into_every_language(settings, tmp_pa
     assert load_bundle(again.run).decode.target_lang == "en"
 
 
-def test_the_python_interface_trains_as_the_command_does(settings, quick_once, capsys):
+def test_the_python_interface_trains_as_the_command_does(settings, quick_run, capsys):
     config = Config.from_dict(settings(train=QUICK))
     told = []
     result = ch.train(config, on_progress=told.append)
@@ -765,7 +739,7 @@ def test_the_python_interface_trains_as_the_command_does(settings, quick_once, c
     assert (again.was_finished, again.verdict, again.metrics) == (True, result.verdict, result.metrics)
     torch.testing.assert_close(
         read_weights(result.run / "model" / "model.safetensors")[0],
-        read_weights(quick_once / "model" / "model.safetensors")[0],
+        read_weights(quick_run / "model" / "model.safetensors")[0],
         rtol=0,
         atol=0,
     )

@@ -6,7 +6,6 @@ from copy import deepcopy
 
 import pytest
 import torch
-from tiny_runs import tiny_settings, write_numbers
 from torch import Tensor
 from torch.nn import functional
 
@@ -21,6 +20,7 @@ from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
 from clearhead.translation.translator import Translator
 from every_run import slow
+from small_runs import tiny_settings, write_numbers
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB_SIZE = 37

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from tiny_runs import ENGLISH, GERMAN
 
 from clearhead.config import TrainConfig
 from clearhead.errors import DataError
@@ -14,6 +13,7 @@ from clearhead.training.checkpoints import TrainingState
 from clearhead.training.run import train_from_values
 from clearhead.training.validation import Validation
 from clearhead.training.verdict import verdict
+from small_runs import ENGLISH, GERMAN
 
 
 def records(*valid, train=(2.0,)):

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import FINISHED_SEED, tiny_settings, write_numbers
 
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.cli.summary import summary
@@ -32,21 +31,16 @@ from clearhead.training.run import train_from_values
 from clearhead.training.validation import Validation
 from clearhead.training.warm_start import model_name
 from clearhead.translation.small_model import export_small
+from small_runs import FINISHED_SEED, QUICK, numbers, settings_from, write_numbers, write_tsv
 
-QUICK = {"seed": FINISHED_SEED, "max_steps": 4, "validate_every": 2, "checkpoint_every": 2}
+FROM_FINISHED = {"train": {"seed": FINISHED_SEED, "validate_every": 2}}
 
 
 @pytest.fixture
-def from_finished(settings, finished_run):
-    """Return a function from changes to settings of a run from the finished one; shape and vocabulary are left out."""
-
-    def change(**changes):
-        values = settings(from_model=str(finished_run), train=QUICK)
-        del values["tokenizer"], values["preset"], values["decode"]
-        values["model"] = {}
-        return merge(values, changes)
-
-    return change
+def from_finished(tmp_path, finished_run):
+    """Write the corpus and return a function from changes to settings of a run from the finished one."""
+    write_numbers(tmp_path / "numbers.tsv")
+    return lambda **changes: settings_from(finished_run, tmp_path, FROM_FINISHED, changes)
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +48,8 @@ def started(finished_run, tmp_path_factory):
     """Return a run from the finished one, for reading, and what it printed."""
     directory = tmp_path_factory.mktemp("started")
     write_numbers(directory / "numbers.tsv")
-    values = tiny_settings(directory, {"from_model": str(finished_run), "train": QUICK})
-    del values["tokenizer"], values["preset"], values["decode"]
     with redirect_stderr(StringIO()) as said:
-        run = train_from_values({**values, "model": {}}).run
+        run = train_from_values(settings_from(finished_run, directory, FROM_FINISHED)).run
     return run, said.getvalue()
 
 
@@ -296,15 +288,11 @@ def test_fresh_run_starts_from_the_current_from_model(from_finished, settle, fin
     assert Config.load(run / "config.toml").from_sha256 == file_sha256(source / "model" / "model.safetensors")
 
 
-def test_the_models_tags_are_the_runs(settings, settle, make_model_dir, tmp_path, capsys):
+def test_the_models_tags_are_the_runs(from_finished, settle, make_model_dir, tmp_path, capsys):
     source = make_model_dir(language_tags=["de", "fr"])
-    lines = write_numbers(tmp_path / "numbers.tsv").read_text(encoding="utf-8").splitlines()
-    (tmp_path / "tagged.tsv").write_text("".join(f"<2{'xx' if n == 7 else 'fr'}> {a}\n" for n, a in enumerate(lines)))
-    train = {"max_steps": 1, "validate_every": 1, "checkpoint_every": 1}
-    base = {"from_model": str(source), "train": train, "decode": {"target_lang": "fr"}}
-    values = settings(**base, data={"pairs": [str(tmp_path / "tagged.tsv")]})
-    for section in ("tokenizer", "model", "preset"):
-        del values[section]
+    tagged = [(f"<2{'xx' if n == 7 else 'fr'}> {german}", english) for n, (german, english) in enumerate(numbers())]
+    pairs = [str(write_tsv(tmp_path / "tagged.tsv", tagged))]
+    values = from_finished(from_model=str(source), decode={"target_lang": "fr"}, data={"pairs": pairs})
     for name, asked in (("run", {}), ("asked", {"tokenizer": {"language_tags": ["fr", "de"]}})):
         run = settle(merge(values, {"out": str(tmp_path / name), **asked}))
         data = open_prepared(run / "data")
@@ -321,10 +309,10 @@ def test_the_models_tags_are_the_runs(settings, settle, make_model_dir, tmp_path
 
 
 def test_language_tags_in_the_text_without_the_setting_are_reported(settings, settle, tmp_path, capsys):
-    path = write_numbers(tmp_path / "numbers.tsv")
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("".join(f"<2{('fr', 'de')[n % 2]}> {a}\n" for n, a in enumerate(lines)), encoding="utf-8")
-    settle(settings(train={"max_steps": 1}))
+    tagged = [(f"<2{('fr', 'de')[n % 2]}> {german}", english) for n, (german, english) in enumerate(numbers())]
+    values = settings()
+    write_tsv(tmp_path / "numbers.tsv", tagged)
+    settle(values)
     said = capsys.readouterr().err
     assert "each of the first 189 source lines begins with a language tag, such as <2de>" in said
     assert """--fresh --set 'tokenizer.language_tags=["de", "fr"]'""" in said
@@ -358,11 +346,8 @@ def test_decoding_settings_are_those_of_the_model_unless_set(make_model_dir, tmp
     assert layers.above_plan["decode.length_penalty"] == 0.3
 
 
-def test_run_from_a_model_of_few_positions_resumes_by_the_same_command(settings, settle, make_model_dir):
-    source = make_model_dir(positions="learned", max_positions=50)
-    values = settings(from_model=str(source), train=QUICK)
-    for section in ("tokenizer", "model", "preset"):
-        del values[section]
+def test_run_from_a_model_of_few_positions_resumes_by_the_same_command(from_finished, settle, make_model_dir):
+    values = from_finished(from_model=str(make_model_dir(positions="learned", max_positions=50)))
     assert Config.load(settle(values) / "config.toml").data.max_length == 50
     longer = merge(values, {"train": {"max_steps": 6}})
     assert train_from_values(longer).step == 6
