@@ -34,6 +34,7 @@ from clearhead.serving.requests import (
     wait_for_disconnect,
 )
 from clearhead.serving.schemas import (
+    HEALTHY,
     REFUSALS,
     Explained,
     ExplainRequest,
@@ -63,14 +64,14 @@ ClientDep = Annotated[str, Depends(_client_of_header)]
 @router.get("/livez", response_model=Health, tags=["operation"])
 async def alive() -> Any:
     """Liveness check: the process is running, but not necessarily ready."""
-    return {"status": "ok"}
+    return HEALTHY
 
 
 @router.get("/readyz", response_model=Health, tags=["operation"])
 async def readiness(service: ServiceDep) -> Any:
     """Readiness check: all models are loaded and verified, and requests are served."""
     service.require_ready()
-    return {"status": "ok"}
+    return HEALTHY
 
 
 @router.get("/v1/models", response_model=ModelList, tags=["clearhead"])

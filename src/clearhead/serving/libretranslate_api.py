@@ -36,6 +36,7 @@ from clearhead.serving.model_choice import (
 )
 from clearhead.serving.requests import ServiceDep, client_of, read_fields, require_within_limits, run_admitted
 from clearhead.serving.schemas import (
+    HEALTHY,
     REFUSALS,
     DetectFields,
     Detection,
@@ -115,7 +116,7 @@ async def spec(request: Request) -> Any:
 async def health(service: ServiceDep) -> Any:
     """Health check: 503 while models are being loaded and during shutdown."""
     service.require_ready()
-    return {"status": "ok"}
+    return HEALTHY
 
 
 @router.post("/detect", response_model=list[Detection] | list[list[Detection]], openapi_extra=described(DetectFields))

@@ -78,6 +78,9 @@ class Health(_Fields):
     status: Literal["ok"]
 
 
+HEALTHY = Health(status="ok")
+
+
 class _NamedLanguage(_Fields):
     code: str
     """Language code, or `auto`."""

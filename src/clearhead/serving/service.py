@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import BoundedSemaphore, Lock
 
-from clearhead.config import ServeConfig
+from clearhead.config import DecodeConfig, ServeConfig
 from clearhead.errors import ClearheadError
 from clearhead.runtime.threads import num_threads
 from clearhead.serving import document_process
@@ -229,7 +229,7 @@ class Service:
 
         def as_served(translator: Translator) -> Translator:
             translator.aligner.passes = self._alignments
-            return searching_by(translator, SharedSearch(self._searches).decoder(job, translator.decode_config({})))
+            return self._sharing(translator, job, translator.decode_config({}))
 
         try:
             return load_model(source, device=self._device, as_served=as_served)
@@ -310,8 +310,10 @@ class Service:
 
     def translator(self, choice: Choice, job: Job) -> Translator:
         """Return the translator of a model, which searches in the batches shared with other requests."""
-        decode = SharedSearch(self._searches).decoder(job, choice.model.default_search)
-        return searching_by(choice.model.translator, decode)
+        return self._sharing(choice.model.translator, job, choice.model.default_search)
+
+    def _sharing(self, translator: Translator, job: Job, default: DecodeConfig) -> Translator:
+        return searching_by(translator, SharedSearch(self._searches).decoder(job, default))
 
     @contextmanager
     def prepared(self, job: Job, texts: Sequence[str]) -> Iterator[None]:

@@ -167,7 +167,7 @@ def train_from_values(
     same = {**layers.given, "clearhead": __version__, "PyTorch": torch.__version__}
     workers.greet(same, say=lambda text: print(f"clearhead: {text}", file=sys.stderr, flush=True))
     if not workers.is_first:
-        return _follow(workers, start, own)
+        return _train_with_the_first(workers, start, own)
     fresh = fresh and not workers.began_afresh
     layers, start_model = gather(layers, fresh=fresh)
     run, device = _run_and_device(layers.config, workers, own, fresh=fresh)
@@ -189,7 +189,7 @@ def train_from_values(
             if newest:
                 require_fitting_weights(config.model, newest[0] / "model.safetensors", origin=str(run / "config.toml"))
             ended_by = newest[1].ended_by(config.train) if newest and is_finished(run) else None
-            workers.tell("settled", json.dumps(_Settled.of(run, newest, ended_by)))
+            workers.tell("prepared", json.dumps(_PreparedRun.of(run, newest, ended_by)))
             if newest and ended_by is not None:
                 display.say(f"this run is finished ({ended_by}); its model is {from_here(run) / 'model'}")
                 return TrainResult(run, newest[1].step, ended_by, _published_bleu(run), True)
@@ -239,20 +239,20 @@ class _Command:
     """`time.monotonic()` at the start of the command."""
 
 
-def _follow(workers: Workers, start: float, own: OwnParts) -> TrainResult:
+def _train_with_the_first(workers: Workers, start: float, own: OwnParts) -> TrainResult:
     """Train as a worker other than the first, which prints and writes nothing."""
-    told = _Settled(*json.loads(workers.tell("settled", None)))
-    run = Path(told.run)
+    prepared = _PreparedRun(*json.loads(workers.tell("prepared", None)))
+    run = Path(prepared.run)
     with StopSignals(is_quiet=True) as stop, Display(is_quiet=True) as display:
         checkpoints = Checkpoints(run / "checkpoints", display.say)
         newest = checkpoints.newest()
-        if _Settled.of(run, newest, told.ended_by) != told:
+        if _PreparedRun.of(run, newest, prepared.ended_by) != prepared:
             raise TrainingError(
                 f"worker {workers.rank} does not find in {run} what the first worker prepared there; all machines need "
                 f"the run directory on a file system that they share"
             )
-        if newest and told.ended_by is not None:
-            return TrainResult(run, newest[1].step, told.ended_by, _published_bleu(run), True)
+        if newest and prepared.ended_by is not None:
+            return TrainResult(run, newest[1].step, prepared.ended_by, _published_bleu(run), True)
         config, data = Config.load(run / "config.toml"), open_prepared(run / "data")
         device = workers.device(torch.device(resolve_device(config.device)))
         workers.connect(device)
@@ -265,7 +265,7 @@ def _follow(workers: Workers, start: float, own: OwnParts) -> TrainResult:
         return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
 
 
-class _Settled(NamedTuple):
+class _PreparedRun(NamedTuple):
     """Description of a prepared run, sent by the first worker. The others must find the same in the run directory."""
 
     run: str
@@ -277,7 +277,7 @@ class _Settled(NamedTuple):
     """SHA-256 of the settings file and of the data report; empty if there is no such file."""
 
     @classmethod
-    def of(cls, run: Path, newest: tuple[Path, TrainingState] | None, ended_by: str | None) -> _Settled:
+    def of(cls, run: Path, newest: tuple[Path, TrainingState] | None, ended_by: str | None) -> _PreparedRun:
         """Return the description of a run directory."""
         paths = run / "config.toml", run / "data" / "report.json"
         digests = [file_sha256(path) if path.is_file() else "" for path in paths]

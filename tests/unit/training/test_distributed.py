@@ -426,7 +426,7 @@ def test_tell_raises_lost_worker_error_if_another_worker_failed():
     store = HashStore()
     assert distributed._may_speak(store, 0, "the disk is full")
     with pytest.raises(LostWorkerError):
-        Workers(1, 2, store).tell("settled", None)
+        Workers(1, 2, store).tell("prepared", None)
 
 
 @pytest.mark.parametrize(("count", "items"), [(1, 5), (2, 5), (3, 5), (7, 5), (4, 0)])
@@ -743,12 +743,12 @@ def test_two_machines_train_and_resume(settings, alone, tmp_path):
 def test_restarted_workers_do_not_read_keys_of_earlier_workers():
     store = HashStore()
     earlier = together_in(store, 2)
-    earlier[0].set("settled", "old")
+    earlier[0].set("prepared", "old")
     Workers(0, 2, earlier[0], store).note_afresh()
     now = together_in(store, 2)
-    assert not now[1].check(["settled"])
-    now[0].set("settled", "new")
-    assert now[1].get("settled") == b"new"
+    assert not now[1].check(["prepared"])
+    now[0].set("prepared", "new")
+    assert now[1].get("prepared") == b"new"
     assert Workers(0, 2, now[0], store).began_afresh
     assert not Workers(0, 2, now[0], HashStore()).began_afresh
 

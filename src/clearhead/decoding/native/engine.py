@@ -54,11 +54,12 @@ class NativeEngine(Engine):
     """More tokens than these would not fit into the processor's cache."""
 
     def __init__(self, model: Transformer | StoredModel, precision: DecodePrecision = "fp32") -> None:
-        assert self.supports(model, precision)  # the core does not check, and would write out of bounds
+        stored = StoredModel.of(model)
+        assert self.supports(stored, precision)  # the core does not check, and would write out of bounds
         super().__init__(model, precision)
         keep_freed_memory(KEPT_BYTES)
         self.finds_scores = precision == "fp32"
-        self.weights = NativeWeights(StoredModel.of(model), precision)
+        self.weights = NativeWeights(stored, precision)
         self._listed: ListedProducts | None = None
 
     @staticmethod
@@ -76,6 +77,15 @@ class NativeEngine(Engine):
             return f"the compiled core does not compute {', '.join(unknown)}"
         if library() is None:
             return describe()
+        d_k, d_v = config.key_dim, config.value_dim
+        step = 64 if precision == "int8" else 32
+        if any(width % step for width in (config.d_model, config.d_ff, config.num_heads * d_v)):
+            return f"for {precision} the compiled core takes d_model, d_ff and num_heads * d_v in multiples of {step}"
+        if d_k % 16 or d_v % 16 or config.num_heads * (d_k + d_v) % PANEL:
+            return (
+                f"the compiled core takes d_k and d_v in multiples of 16, and num_heads * (d_k + d_v) in multiples of "
+                f"{PANEL}"
+            )
         if not isinstance(model, StoredModel):  # a stored model has such weights
             if model.device.type != "cpu":
                 return f"the compiled core computes on the CPU, and the model is on {model.device}"
@@ -89,15 +99,6 @@ class NativeEngine(Engine):
                 return f"the compiled core computes the model of the configuration, and {reason}"
             if others := unknown_parts(model):
                 return f"the compiled core does not know the class of {others[0]}"
-        d_k, d_v = config.key_dim, config.value_dim
-        step = 64 if precision == "int8" else 32
-        if any(width % step for width in (config.d_model, config.d_ff, config.num_heads * d_v)):
-            return f"for {precision} the compiled core takes d_model, d_ff and num_heads * d_v in multiples of {step}"
-        if d_k % 16 or d_v % 16 or config.num_heads * (d_k + d_v) % PANEL:
-            return (
-                f"the compiled core takes d_k and d_v in multiples of 16, and num_heads * (d_k + d_v) in multiples of "
-                f"{PANEL}"
-            )
         return None
 
     def num_workers(self, most: int) -> int:
