@@ -21,13 +21,13 @@ import sentencepiece
 import tokenizers
 import torch
 import transformers
-from commands import run
 from torch import nn
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART50_CODES
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB_CODES
 
 from clearhead.data.demo_corpus import generate
 from clearhead.text.languages import LOCALES
+from commands import run
 
 __all__ = [
     "FORMS",

@@ -25,7 +25,6 @@ import test_import_ctranslate2
 import tokenizers
 import torch
 import transformers
-from commands import run
 from published import FORMS, PUBLISHED, Language, Published, import_it, pairs, read_model, read_tokenizer
 from test_import import LIMIT, TEXTS, Case, generate, require_same_beginnings, sources_of, translate
 from toolkit_models import fairseq
@@ -40,6 +39,7 @@ from clearhead.interop.huggingface import parity as huggingface_proof
 from clearhead.interop.import_model import import_path
 from clearhead.translation.golden import make_golden
 from clearhead.translation.translator import Translator
+from commands import run
 
 NOISE = 0.003
 """Added to every weight, as a little learning would; translations still end."""

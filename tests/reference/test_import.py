@@ -21,7 +21,6 @@ import pytest
 import sentencepiece
 import torch
 import transformers
-from commands import run
 from published import (
     FORMS,
     OTHER_WEIGHTS,
@@ -46,6 +45,7 @@ from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
+from commands import run
 from every_run import slow
 
 LIMIT = 40

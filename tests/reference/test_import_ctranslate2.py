@@ -23,7 +23,6 @@ import test_import
 import tokenizers
 import torch
 import transformers
-from commands import run
 from ctranslate2.specs import TransformerSpec, common_spec
 from published import Published, pairs, read_model, read_tokenizer, sentencepiece_model, texts, write_json
 from test_added_tokens import grow
@@ -33,6 +32,7 @@ from clearhead.cli.main import app
 from clearhead.inspection.explain import explain
 from clearhead.interop.import_model import import_path
 from clearhead.translation.translator import Translator
+from commands import run
 from every_run import slow
 
 LIMIT = 40

@@ -9,13 +9,13 @@ import pytest
 import tokenizers
 import torch
 import transformers
-from commands import run
 from published import D_MODEL, read_tokenizer, texts, write_json
 
 import clearhead as ch
 from clearhead.bundle import load_bundle
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.files.tensors import model_tensors
+from commands import run
 
 PROMPTS = ["3 days", "in 5 Stunden", "a", "日本語 and", "le 12 mars 2014 à", "Hello! No 0!"]
 NUM_TOKENS = 8  # so many pieces of text follow each other; the tests search up to 12 tokens

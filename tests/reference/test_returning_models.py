@@ -18,7 +18,6 @@ import onnx
 import pytest
 import torch
 import transformers
-from commands import run
 from safetensors.torch import load_file
 
 from clearhead import presets
@@ -35,6 +34,7 @@ from clearhead.model import Transformer
 from clearhead.text.line_statistics import LineCounter
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.translator import Translator
+from commands import run
 from every_run import slow
 
 LOCALES = ("de", "en", "fr")
