@@ -1,15 +1,16 @@
-"""Admission control: the request threads, their limits in total and per client, and deadlines."""
+"""Admission control: the request threads, their limits in total and per client, deadlines, and a memory budget."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http import HTTPStatus
+from threading import Condition
 from typing import Any, TypeVar
 
 from clearhead.config import ServeConfig
@@ -29,6 +30,8 @@ Under overload the server then fills only for a moment: with seconds between the
 hundred is admitted in the meantime. The period also ends while requests are refused; otherwise clients that retry at
 once would keep half the capacity unused for ever.
 """
+_SECONDS_BETWEEN_CHECKS = 0.1
+"""Seconds after which work that waits for memory looks at its time again."""
 
 
 class Admission:
@@ -172,3 +175,44 @@ class Admission:
 def _complete(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+class MemoryBudget:
+    """Memory that concurrent work may take together, counted before the work begins; work that finds no room waits.
+
+    Each block takes its part for its duration; the first to ask is the first served.
+
+    Args:
+        num_bytes: The number of bytes.
+    """
+
+    def __init__(self, num_bytes: int) -> None:
+        self._total = self._left = num_bytes
+        self._changed = Condition()
+        self._waiting: deque[object] = deque()
+
+    @contextmanager
+    def taken(self, num_bytes: int, require_time: Callable[[], None]) -> Iterator[None]:
+        """Take memory for the duration of the block; wait until it is free.
+
+        Args:
+            num_bytes: Bytes to take; more than all is all.
+            require_time: Called while waiting; what it raises ends that.
+        """
+        part, place = min(num_bytes, self._total), object()
+        with self._changed:
+            self._waiting.append(place)
+            try:
+                while self._waiting[0] is not place or self._left < part:
+                    require_time()
+                    self._changed.wait(_SECONDS_BETWEEN_CHECKS)
+                self._left -= part
+            finally:
+                self._waiting.remove(place)
+                self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._left += part
+                self._changed.notify_all()

@@ -7,24 +7,19 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from clearhead.errors import ClearheadError, ConfigError, DataError
-from clearhead.pages import style
 from clearhead.runtime.version import full_version
 from clearhead.serving import api, libretranslate_api
-from clearhead.serving.docs_page import description_page
 from clearhead.serving.metrics import CONTENT_TYPE
 from clearhead.serving.middleware import Endpoints, OutermostMiddleware
 from clearhead.serving.requests import ServiceDep
 from clearhead.serving.service import Service
-from clearhead.serving.web_page import page_router
-
-_PAGE_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-
+from clearhead.serving.web_pages import page_router
 
 _router = APIRouter()
 
@@ -33,18 +28,6 @@ _router = APIRouter()
 async def metrics(service: ServiceDep) -> Response:
     """Return metrics in the text format of Prometheus."""
     return Response(service.metrics.text(), media_type=CONTENT_TYPE)
-
-
-@_router.get("/docs", include_in_schema=False)
-async def description(request: Request) -> Response:
-    """Return the page about the API."""
-    return HTMLResponse(description_page(request.app.openapi()), headers={"content-security-policy": _PAGE_POLICY})
-
-
-@_router.get("/docs/style.css", include_in_schema=False)
-async def style_sheet() -> Response:
-    """Return the style of the page about the API."""
-    return Response(style(), media_type="text/css")
 
 
 async def _raise(request: Request, error: Exception) -> Response:

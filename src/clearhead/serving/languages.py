@@ -1,16 +1,30 @@
-"""Source and target languages of a model, by its name, settings or training files; matching of language codes."""
+"""Source and target languages of a model, by its name, settings or training files; detection of a text's language.
+
+The identifier is py3langid, a naive Bayes classifier over byte n-grams (Lui and Baldwin 2012), which includes its
+table; nothing is downloaded.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+from tempfile import gettempdir
+from typing import Any
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from clearhead.bundle import Bundle
+from clearhead.errors import DataError
+from clearhead.files import os_error_as
 from clearhead.formats.languages import is_variant
 from clearhead.text.languages import english_name
 
 AUTO = "auto"
 """Code of the source language that requests detection."""
+
+MAX_CHARACTERS = 2_000
+"""Number of leading characters of a text that are examined; more do not change the result."""
 
 _PAIR = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
 
@@ -45,3 +59,46 @@ def matching(code: str, known: Iterable[str]) -> str | None:
     names = list(known)
     exact = [name for name in names if is_variant(name, code) and is_variant(code, name)]
     return next(iter([*exact, *(name for name in names if is_variant(name, code))]), None)
+
+
+def possible_languages(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
+    """Return the possible languages of a text, each with its probability in per cent, the likeliest first.
+
+    Languages that the identifier does not know are left out. If it knows none of them, or the text has no letter, all
+    are returned with equal probability. Languages of equal probability are in the given order.
+
+    Args:
+        text: The text.
+        languages: The candidate languages.
+
+    Raises:
+        DataError: If the table cannot be unpacked for lack of space; this is done once.
+    """
+    found: dict[str, float] = {}
+    names = _names(tuple(languages))
+    for code, probability in identifier().rank(text[:MAX_CHARACTERS]):
+        if (language := names[code]) is not None:
+            found.setdefault(language, probability)
+    total = sum(found.values())
+    if not total or not any(map(str.isalpha, text[:MAX_CHARACTERS])):
+        return [(language, 100.0 / len(languages)) for language in languages]
+    ordered = sorted(found, key=lambda language: (-found[language], languages.index(language)))
+    return [(language, 100.0 * found[language] / total) for language in ordered]
+
+
+@lru_cache(maxsize=100)
+def _names(languages: tuple[str, ...]) -> dict[str, str | None]:
+    """Return which of the languages each code of the identifier denotes."""
+    return {code: matching(code, languages) for code in identifier().nb_classes}
+
+
+@cache
+def identifier() -> Any:
+    """Return the language identifier; its table is read once.
+
+    Raises:
+        DataError: If the table cannot be unpacked for lack of space.
+    """
+    what = f"the table of py3langid, which tells languages apart, cannot be unpacked in {gettempdir()}"
+    with os_error_as(DataError, what):
+        return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -18,13 +18,12 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.routing import APIRoute
 
 from clearhead.formats.document_files import refuse_foreign_extension
-from clearhead.serving import language_detection
 from clearhead.serving.batched_search import Job
 from clearhead.serving.document_process import memory_of
 from clearhead.serving.files import EXTENSIONS, file_options, safe_name, split_name, uploaded
 from clearhead.serving.forms import FormFile
 from clearhead.serving.http_errors import HTTPError, bad_request
-from clearhead.serving.languages import AUTO
+from clearhead.serving.languages import AUTO, possible_languages
 from clearhead.serving.model_choice import (
     Choice,
     TextChoice,
@@ -129,7 +128,7 @@ async def detect(request: Request, service: ServiceDep) -> Any:
 
     def work(_: Job) -> list[list[dict[str, Any]]]:
         known = detectable_languages(service.models)
-        return [[_detected(*one) for one in language_detection.detect(text, known)] for text in texts]
+        return [[_detected(*one) for one in possible_languages(text, known)] for text in texts]
 
     found = await run_admitted(request, service, client, work)
     return JSONResponse(found if isinstance(fields["q"], list) else found[0])

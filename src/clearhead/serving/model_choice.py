@@ -8,8 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from clearhead.serving.http_errors import HTTPError, bad_request
-from clearhead.serving.language_detection import detect
-from clearhead.serving.languages import AUTO, matching
+from clearhead.serving.languages import AUTO, matching, possible_languages
 from clearhead.serving.models import Models, ServedModel
 from clearhead.translation.result import Translation
 
@@ -96,7 +95,7 @@ def choose_each(
 
     @cache
     def likeliest() -> str | None:
-        together, _ = detect("\n".join(texts), known)[0]
+        together, _ = possible_languages("\n".join(texts), known)[0]
         return next((language for language in (together, *models.sources) if models.find(language, target)), None)
 
     @cache
@@ -107,7 +106,7 @@ def choose_each(
     for number, text in enumerate(texts, 1):
         if text in chosen:
             continue
-        language, confidence = (ranking := detect(text, known))[0]
+        language, confidence = (ranking := possible_languages(text, known))[0]
         if not (is_sure := confidence >= SURE_PERCENT):
             language = likeliest() or language
         detected = Detected(language, dict(ranking).get(language, 0.0))

@@ -14,16 +14,15 @@ from clearhead.config import DecodeConfig, ServeConfig
 from clearhead.errors import ClearheadError
 from clearhead.runtime.threads import num_threads
 from clearhead.serving import document_process
-from clearhead.serving.admission import Admission
+from clearhead.serving.admission import Admission, MemoryBudget
 from clearhead.serving.batched_search import Job, SharedSearch
 from clearhead.serving.batches import Batches, freeze_loaded_objects
 from clearhead.serving.file_changes import FileState
 from clearhead.serving.files import TranslatedFiles
 from clearhead.serving.http_errors import HTTPError, unavailable
 from clearhead.serving.keys import Keys
-from clearhead.serving.language_detection import detect
+from clearhead.serving.languages import possible_languages
 from clearhead.serving.log import log_event
-from clearhead.serving.memory_budget import MemoryBudget
 from clearhead.serving.metrics import Metrics
 from clearhead.serving.model_choice import Choice
 from clearhead.serving.models import Models, ModelSource, ServedModel, load_model
@@ -148,7 +147,7 @@ class Service:
             ClearheadError: If a model cannot be loaded or verified, or `Resources.load` fails.
         """
         with self._loading:
-            detect("", ["en"])  # load the table of the language identifier, once
+            possible_languages("", ["en"])  # load the table of the language identifier, once
             if self.takes_files:
                 document_process.prepare()
             models = Models({one.name: self._load(one) for one in self._sources})

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from clearhead.serving.admission import MemoryBudget
 from clearhead.serving.http_errors import HTTPError, timed_out
-from clearhead.serving.memory_budget import MemoryBudget
 
 
 def no_limit():

@@ -89,8 +89,8 @@ def test_the_texts_of_a_model_are_translated_together_and_all_keep_their_order()
 @pytest.mark.parametrize("number", [20, 40, 80])
 def test_each_text_is_examined_once_and_each_language_looked_up_once(monkeypatch, number):
     examined, looked_up = [], []
-    detect, leaves_unchanged = model_choice.detect, Models.leaves_unchanged
-    monkeypatch.setattr(model_choice, "detect", lambda *given: examined.append(given) or detect(*given))
+    detect, leaves_unchanged = model_choice.possible_languages, Models.leaves_unchanged
+    monkeypatch.setattr(model_choice, "possible_languages", lambda *given: examined.append(given) or detect(*given))
     monkeypatch.setattr(Models, "leaves_unchanged", lambda *given: looked_up.append(given) or leaves_unchanged(*given))
     choose_each(INTO_ENGLISH, [f"{GERMAN} {at}" for at in range(number)] * 2, "auto", "en")
     assert (len(examined), len(looked_up)) == (number, 1)

@@ -11,8 +11,7 @@ import pytest
 from clearhead.config import DecodeConfig
 from clearhead.errors import ConfigError, DataError
 from clearhead.serving.http_errors import HTTPError
-from clearhead.serving.language_detection import detect, identifier
-from clearhead.serving.languages import languages_of
+from clearhead.serving.languages import identifier, languages_of, possible_languages
 from clearhead.serving.models import Models, ServedModel, model_sources
 
 
@@ -120,22 +119,23 @@ def test_models_languages_lists_sources_with_their_targets(models):
     assert models.all_languages() == ["de", "en", "fr", "pt-BR"]
 
 
-def test_detect_chooses_only_among_the_given_languages():
+def test_possible_languages_are_among_the_given_ones():
     text = "Tout philosophe a deux philosophies : la sienne et celle de Spinoza."
-    assert detect(text, ["de", "fr", "en"])[0][0] == "fr"
-    assert detect("Zwei Männer sitzen auf einer Bank.", ["en", "de"])[0][0] == "de"
-    assert detect("O cachorro está dormindo no sofá da sala.", ["en", "pt-BR"])[0][0] == "pt-BR"
-    assert sum(percent for _, percent in detect(text, ["de", "fr", "en"])) == pytest.approx(100.0)
-    assert detect("12 + 7", ["de", "en"]) == [("de", 50.0), ("en", 50.0)]
-    assert [language for language, _ in detect("Hi", ["fr", "de", "en"])] == ["fr", "de", "en"]  # all as likely
-    assert detect(text, ["x1", "x2"]) == [("x1", 50.0), ("x2", 50.0)]
+    assert possible_languages(text, ["de", "fr", "en"])[0][0] == "fr"
+    assert possible_languages("Zwei Männer sitzen auf einer Bank.", ["en", "de"])[0][0] == "de"
+    assert possible_languages("O cachorro está dormindo no sofá da sala.", ["en", "pt-BR"])[0][0] == "pt-BR"
+    assert sum(percent for _, percent in possible_languages(text, ["de", "fr", "en"])) == pytest.approx(100.0)
+    assert possible_languages("12 + 7", ["de", "en"]) == [("de", 50.0), ("en", 50.0)]
+    likely = [language for language, _ in possible_languages("Hi", ["fr", "de", "en"])]
+    assert likely == ["fr", "de", "en"]  # all as likely
+    assert possible_languages(text, ["x1", "x2"]) == [("x1", 50.0), ("x2", 50.0)]
 
 
 def test_detect_on_a_full_disk_raises_data_error(monkeypatch):
     def fill_the_disk(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("clearhead.serving.language_detection.LanguageIdentifier.from_model_file", fill_the_disk)
+    monkeypatch.setattr("clearhead.serving.languages.LanguageIdentifier.from_model_file", fill_the_disk)
     identifier.cache_clear()
     with pytest.raises(DataError, match=r"cannot be unpacked in .*: No space left on device"):
-        detect("", ["de"])
+        possible_languages("", ["de"])
