@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import paper_pages
 import pytest
@@ -149,7 +150,7 @@ def wrong_commands(page: str) -> Iterator[str]:
         words = command.split()
         if words[0] not in known:
             yield f"no command {words[0]}"
-        if words[0] == "paper" and len(words) > 1 and words[1] not in list(PartName):
+        if words[0] == "paper" and len(words) > 1 and words[1] not in get_args(PartName):
             yield f"no part {words[1]} of the paper"
         if "--preset" in words and words[words.index("--preset") + 1] not in PRESETS:
             yield f"no preset {words[words.index('--preset') + 1]}"

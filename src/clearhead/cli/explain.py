@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -47,14 +46,8 @@ MOST_PRODUCTS = 3e12
 paper's base model or a hundred and fifty of the preset tiny."""
 
 
-class Form(StrEnum):
-    """Output formats."""
-
-    html = "html"
-    json = "json"
-    png = "png"
-    svg = "svg"
-    text = "text"
+Form = Literal["html", "json", "png", "svg", "text"]
+"""Output formats."""
 
 
 class ExplainOptions(Languages):
@@ -147,9 +140,9 @@ class PictureOptions(OptionGroup):
         if self.form is not None:
             return self.form
         if self.output is None or is_standard_output(self.output):
-            return Form.text
+            return "text"
         ending = Path(self.output).suffix.lower().removeprefix(".")
-        by_ending = {"htm": Form.html, "txt": Form.text, **{one.value: one for one in Form}}
+        by_ending = {"htm": "html", "txt": "text", **{one: one for one in get_args(Form)}}
         if ending not in by_ending:
             raise ConfigError(f"what shall {self.output} be? Name it .html, .json, .png, .svg or .txt, or say --format")
         return by_ending[ending]
@@ -177,14 +170,14 @@ def explain(
     The translation is the model's own, found by beam search, or the one given with --target.
     """
     chosen, output = outputs.chosen, outputs.output
-    compared_as_html = asked.is_comparison and chosen is Form.html
+    compared_as_html = asked.is_comparison and chosen == "html"
     refuse_clashes(context, {"--format": chosen, "a comparison as html": compared_as_html})
-    if compared_as_html or asked.walk or chosen not in (Form.html, Form.json):
+    if compared_as_html or asked.walk or chosen not in ("html", "json"):
         asked.attribution = False
     test_set = [path for path in (asked.source, asked.reference) if path is not None]
     refuse_missing(test_set)
     refuse_overwriting(output, test_set)
-    if chosen is Form.png:
+    if chosen == "png":
         refuse_binary("a picture", output or "-")
     wanted = outputs.picture or ("ablation" if asked.ablate else "heads")
     asked.require_pytorch()
@@ -194,7 +187,7 @@ def explain(
 
     models = [model_directory(path) for path in (model, asked.compare) if path is not None]
     refuse_overwriting(output, [str(part) for directory in models for part in directory.iterdir()])
-    if chosen in (Form.png, Form.svg):
+    if chosen in ("png", "svg"):
         from clearhead.inspection.canvas import require_plots
         from clearhead.inspection.figures import require_picture
 
@@ -286,22 +279,22 @@ def _content(shown: Explanation | ExplanationComparison | ModelWalk, form: Form,
     from clearhead.inspection.explanation import Explanation
 
     match form:
-        case Form.html:
+        case "html":
             return shown.to_html()
-        case Form.json:
+        case "json":
             return json.dumps(shown.to_dict(), ensure_ascii=False) + "\n"
-        case Form.text:
+        case "text":
             from clearhead.inspection.summary import summary_lines
 
             lines = summary_lines(shown) if isinstance(shown, Explanation) else shown.lines()
             return "\n".join(lines) + "\n"
-        case Form.png | Form.svg:
+        case "png" | "svg":
             from clearhead.inspection.figures import comparison_figure, figure_of
             from clearhead.inspection.plots import draw
 
             assert isinstance(shown, Explanation | ExplanationComparison), "a walk has no picture"
             figure = figure_of(shown, picture) if isinstance(shown, Explanation) else comparison_figure(shown)
-            return draw(figure, "png" if form is Form.png else "svg")
+            return draw(figure, form)
 
 
 def _write(content: str | bytes, output: str | None) -> None:

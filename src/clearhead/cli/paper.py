@@ -8,10 +8,9 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import asdict
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
 import typer
@@ -25,25 +24,13 @@ if TYPE_CHECKING:
     from clearhead.paper.parts import ModelPart
 
 
-class PartName(StrEnum):
-    """Names of the parts; defined here because the parts themselves are slow to import."""
+PartName = Literal[
+    *("figure1", "figure2", "formulas", "table1", "table2", "table3", "table4", "schedule", "positions"),
+    *("errata", "walk", "concepts", "exercises"),
+]
+"""Names of the parts; listed here because the parts themselves are slow to import."""
 
-    FIGURE1 = "figure1"
-    FIGURE2 = "figure2"
-    FORMULAS = "formulas"
-    TABLE1 = "table1"
-    TABLE2 = "table2"
-    TABLE3 = "table3"
-    TABLE4 = "table4"
-    SCHEDULE = "schedule"
-    POSITIONS = "positions"
-    ERRATA = "errata"
-    WALK = "walk"
-    CONCEPTS = "concepts"
-    EXERCISES = "exercises"
-
-
-_DRAWN_WITHOUT_PLOTS = (PartName.FIGURE1, PartName.FIGURE2, PartName.WALK)
+_DRAWN_WITHOUT_PLOTS = ("figure1", "figure2", "walk")
 """Parts that are written without matplotlib, as SVG or as a page."""
 
 
@@ -83,13 +70,13 @@ def paper(
     also writes a page that shows one stage at a time. `exercises` lists functions of the paper with a blank to fill in;
     -o writes all to one file, and a file of answers is checked, with hints.
     """
-    if part is PartName.EXERCISES:
+    if part == "exercises":
         _exercises(name, answers, output, as_json)
         return
     if answers is not None:
         raise ConfigError(f"{part} takes one name; write it in quotes: {f'{name} {answers}'!r}")
     parts = _parts(part, name)
-    if part is PartName.CONCEPTS and name is None and output is None and not as_json:
+    if part == "concepts" and name is None and output is None and not as_json:
         from clearhead.paper.concepts import concept_list
 
         typer.echo(concept_list(), nl=False)
@@ -175,9 +162,9 @@ def _parts(part: PartName | None, name: str | None) -> Mapping[str, Callable[[],
     from clearhead.paper.contents import FIGURES, PARTS
     from clearhead.paper.walk.part import walk
 
-    if part is PartName.CONCEPTS:
+    if part == "concepts":
         return {one.name: partial(concept_part, one) for one in (CONCEPTS if name is None else (find(name),))}
-    if part is PartName.WALK and name is not None:
+    if part == "walk" and name is not None:
         return {part: partial(walk, name)}
     if name is not None and part is not None and part in FIGURES:
         return {part: partial(FIGURES[part], _config(name))}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
     from clearhead.translation.lines import LineWriter
 
 
-class OutputFormat(StrEnum):
-    """Output format of translations."""
-
-    text = "text"
-    jsonl = "jsonl"
-
-
 class TranslationOptions(OptionGroup):
     """What is written of the translations, and where."""
 
@@ -38,8 +30,8 @@ class TranslationOptions(OptionGroup):
         "extension of its format. For several documents name a directory; each translation gets the name "
         "of its document.",
     )
-    output_format: OutputFormat = typer.Option(
-        OutputFormat.text,
+    output_format: Literal["text", "jsonl"] = typer.Option(
+        "text",
         "--format",
         help="text: one translation per line. jsonl: one JSON object per line, with source, text, score (as "
         "computed by `clearhead score`), quality (with --quality), utility (with --mbr: the mean chrF against the "
@@ -84,7 +76,7 @@ class TranslationOptions(OptionGroup):
     @property
     def is_jsonl(self) -> bool:
         """Whether objects are written."""
-        return self.output_format is OutputFormat.jsonl
+        return self.output_format == "jsonl"
 
     def arguments(self, num_best: int) -> dict[str, Any]:
         """Return the options as arguments of `Translator.translate`, for documents as well."""
