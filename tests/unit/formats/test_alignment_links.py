@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from written_files import written_lines
 
 from clearhead.errors import DataError
 from clearhead.formats import GivenLinks, read_parallel
@@ -12,12 +11,7 @@ from clearhead.formats import GivenLinks, read_parallel
 
 @pytest.fixture
 def written(tmp_path):
-    def write(name: str, *lines: str) -> str:
-        path = Path(tmp_path / name)
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-        return str(path)
-
-    return write
+    return lambda name, *lines: written_lines(tmp_path / name, lines)
 
 
 def links_of(sources, targets, *paths, swap=False, **how):

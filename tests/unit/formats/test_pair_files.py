@@ -8,11 +8,11 @@ import lzma
 import os
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from written_files import texts, written
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import (
@@ -29,15 +29,6 @@ from clearhead.formats import (
 from every_run import slow
 
 CSV = 'id,english,german\n1,"Hi, you","Hallo, du"\n2,no,nein\n'
-
-
-def written(path: Path, text: str) -> str:
-    path.write_text(text, encoding="utf-8", newline="")
-    return str(path)
-
-
-def texts(pairs) -> list[tuple[str, str]]:
-    return [(pair.source, pair.target) for pair in pairs]
 
 
 def test_pair_format_goes_by_the_extension_under_any_compression(tmp_path, monkeypatch):

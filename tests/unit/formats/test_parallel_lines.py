@@ -7,20 +7,15 @@ import io
 import sys
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
+from written_files import written_lines as written
 
 from clearhead.errors import DataError
 from clearhead.files.streams import read_lines
 from clearhead.formats.pair import SentencePair
 from clearhead.formats.parallel_lines import drift_line, read_parallel
-
-
-def written(path: Path, lines: list[str]) -> str:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    return str(path)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from babel.messages.pofile import read_po
 from hypothesis import given
 from hypothesis import strategies as st
+from written_files import texts
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import SentencePair, Wanted, described, read_pairs
@@ -31,10 +32,6 @@ def written(path: Path, text: str | bytes) -> str:
 
 def read(tmp_path: Path, text: str | bytes, wanted: Wanted = Wanted()) -> list[SentencePair]:
     return list(open_po(written(tmp_path / "m.po", text), wanted).pairs)
-
-
-def texts(pairs) -> list[tuple[str, str]]:
-    return [(pair.source, pair.target) for pair in pairs]
 
 
 def test_carriage_returns_end_lines_where_there_are_no_line_feeds(tmp_path):

@@ -6,15 +6,11 @@ import gzip
 from pathlib import Path
 
 import pytest
+from written_files import written
 
 from clearhead.errors import DataError
 from clearhead.formats import SentencePair, read_parallel
 from clearhead.formats.subtitles.pairs import read_subtitles
-
-
-def written(path: Path, text: str) -> str:
-    path.write_text(text, encoding="utf-8", newline="")
-    return str(path)
 
 
 def clock(seconds: float) -> str:

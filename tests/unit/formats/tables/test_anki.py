@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from written_files import written
 
 from clearhead.formats import SentencePair, Wanted, described, read_pairs
 from clearhead.formats.tables.anki import anki_format, text_of_html
@@ -15,11 +14,6 @@ NOTES = (
     "Er sagte &quot;hallo&quot;.&nbsp;Dann ging er.\tA B\n"
     "l#2\tBasic\tDeutsch\tYes<br>Sir[sound:yes.mp3]\tJa, <b>mein</b> Herr\t\n"
 )
-
-
-def written(path: Path, text: str) -> str:
-    path.write_text(text, encoding="utf-8", newline="")
-    return str(path)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "notes.tsv", "notes.csv"])

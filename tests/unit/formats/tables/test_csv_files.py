@@ -8,15 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from written_files import written
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import SentencePair, Wanted, described, read_pairs
 from clearhead.formats.tables.csv_files import write_csv
-
-
-def written(path: Path, text: str) -> str:
-    path.write_text(text, encoding="utf-8", newline="")
-    return str(path)
 
 
 def read(tmp_path: Path, text: str, columns=None) -> list[tuple[str, str]]:

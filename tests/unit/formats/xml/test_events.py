@@ -10,10 +10,10 @@ import socket
 import sys
 import tracemalloc
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import zstandard
+from written_files import written
 
 from clearhead.errors import DataError
 from clearhead.formats.xml import events
@@ -24,11 +24,6 @@ COMPRESS = {
     ".xz": lzma.compress,
     ".zst": zstandard.ZstdCompressor().compress,
 }
-
-
-def written(path: Path, content: str | bytes) -> str:
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return str(path)
 
 
 def joined(events: Iterator[XmlEvent]) -> list[XmlEvent]:

@@ -1,0 +1,57 @@
+"""Files and texts that the tests of formats make: written, changed by hand, and changed at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from clearhead.errors import ClearheadError
+from clearhead.formats import SentencePair
+from clearhead.formats.document import Document, Filling
+
+
+def written(path: Path, content: str | bytes) -> str:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def written_lines(path: Path, lines: Iterable[str]) -> str:
+    return written(path, "".join(f"{line}\n" for line in lines))
+
+
+def texts(pairs: Iterable[SentencePair]) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in pairs]
+
+
+def replaced(text: str, *changes: tuple[str, str]) -> str:
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def filled_after_random_changes(
+    sample: str, pieces: Sequence[str], read: Callable[[bytes], Document]
+) -> Iterator[Document]:
+    """Change a file at random places, 60 times; yield what a document that can be read is after it is filled."""
+    draw, counts = random.Random("changes"), {"refused": 0, "filled": 0}
+    for _ in range(60):
+        content = sample
+        for _ in range(draw.randrange(1, 3)):
+            at = draw.randrange(len(content))
+            if draw.random() < 0.7:
+                at = content.index(">", min(at, len(content) - 3)) + 1  # more of them stay well-formed
+            end = at + draw.choice([0, 0, 0, 1, 20])
+            content = content[:at] + draw.choice([*pieces, "", sample[at : at + 40]]) + content[end:]
+        try:
+            document = read(content.encode())
+        except ClearheadError:
+            counts["refused"] += 1
+            continue
+        assert document.filled([None] * len(document.segments)) == content.encode()
+        again = read(document.filled([Filling(f"é <g1>{one.text}</g2><x1/> & \\") for one in document.segments]))
+        assert [one.text for one in again.segments] == [one.text for one in document.segments]
+        yield again
+        counts["filled"] += 1
+    assert min(counts.values()) > 5, counts
