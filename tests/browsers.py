@@ -91,6 +91,13 @@ def page_with_modules(browser: Browser, directory: Path, html: str, ready: str) 
             page.close()
 
 
+def listen(page: Page, complaints: list[str]) -> None:
+    """Note what a page says in its console, and every error and dialog."""
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+
+
 def serious(found: AxeResults) -> list[tuple[str, list[str]]]:
     """Return the rules that are broken seriously, and where."""
     return [

@@ -26,7 +26,7 @@ from lxml import etree
 from playwright.sync_api import expect
 
 import clearhead
-from browsers import opened_browser, serious
+from browsers import listen, opened_browser, serious
 from clearhead.paper.concepts import CONCEPTS
 from every_run import slow
 
@@ -291,8 +291,7 @@ def test_pages_are_shown_without_a_request_to_elsewhere(width, scheme, names, br
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page = context.new_page()
     page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+    listen(page, complaints)
     for name in names:
         page.goto(f"{address}/{name}.html")
         page.wait_for_selector(".md-version__link", state="attached")

@@ -272,6 +272,18 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
+@pytest.fixture(scope="module")
+def all_complaints() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def complaints(all_complaints) -> list[str]:
+    """Return what `browsers.listen` noted in this test."""
+    all_complaints.clear()
+    return all_complaints
+
+
 @pytest.fixture(scope="session")
 def web_core(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with the compiled core as WebAssembly, in its three forms."""

@@ -14,7 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Error, Page, expect
 
-from browsers import serious, served
+from browsers import listen, serious, served
 from clearhead.browser.writer import write_web
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.translation.golden import make_golden
@@ -59,21 +59,10 @@ def folder(model, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def complaints() -> list[str]:
-    """Return what the browser said in its console, errors, and the addresses that it asked for."""
-    return []
-
-
-@pytest.fixture
 def context(browser, complaints) -> Iterator[BrowserContext]:
     context = browser.new_context()
     context.set_default_timeout(MOST_MILLISECONDS)
-
-    def listen(page: Page) -> None:
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-
-    context.on("page", listen)
+    context.on("page", lambda page: listen(page, complaints))
     yield context
     context.close()
 

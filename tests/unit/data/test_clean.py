@@ -77,29 +77,21 @@ def test_first_reason_in_order_is_the_one_that_counts():
     assert dropped == {"empty": 1, "unknown_tag": 1, **others}
 
 
-def test_row_with_a_defect_is_dropped_as_malformed():
+def test_rows_with_a_defect_and_skipped_pairs_are_dropped_under_their_reason():
     pairs = [
         SentencePair("", "", "f:1", defect="there is no tab"),
         SentencePair("", "", "f:2"),
         SentencePair("a", "b", "f:3"),
+        SentencePair("a", "b", "f:4", skipped="unfinished"),
+        SentencePair("a", "", "f:5", skipped="untranslated"),
     ]
     report = CleaningReport()
     assert [pair.origin for pair in clean(pairs, DataConfig(), forbidden=set(), report=report)] == ["f:3"]
     report.check()
-    assert (report.dropped["malformed"], report.dropped["empty"], report.read) == (1, 1, 3)
+    dropped = {reason: count for reason, count in report.dropped.items() if count}
+    assert dropped == {"malformed": 1, "empty": 1, "unfinished": 1, "untranslated": 1}
+    assert report.read == 5
     assert "           1 dropped: malformed, the row of its file is no pair (f:1)" in report.lines()
-
-
-def test_skipped_pairs_are_dropped_under_their_reason():
-    pairs = [
-        SentencePair("a", "b", "f:1", skipped="unfinished"),
-        SentencePair("a", "", "f:2", skipped="untranslated"),
-        SentencePair("a", "b", "f:3"),
-    ]
-    report = CleaningReport()
-    assert [pair.origin for pair in clean(pairs, DataConfig(), forbidden=set(), report=report)] == ["f:3"]
-    report.check()
-    assert {reason: count for reason, count in report.dropped.items() if count} == {"unfinished": 1, "untranslated": 1}
 
 
 def test_language_tag_is_not_text():

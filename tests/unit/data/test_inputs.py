@@ -167,6 +167,12 @@ def test_a_file_under_another_path_is_the_same_also_when_the_run_has_noted_that_
     report = {**report_of(config), "roles": {role: list(getattr(config.data, role)) for role in ROLES}}
     assert changed_inputs(report, config, moved) == []
     assert changed_inputs(report, moved, moved) == []
+    # Files that a run last named may be taken away.
+    (tmp_path / "copy").unlink()
+    assert changed_inputs(report, moved, moved) == []
+    assert changed_inputs(report, config, moved) == [
+        f"data.source was {tmp_path / 'de'} and now is {tmp_path / 'copy'}, which cannot be compared"
+    ]
 
 
 def test_changed_inputs_accepts_moved_files_in_a_report_without_roles(config, tmp_path):
@@ -182,17 +188,6 @@ def test_changed_inputs_accepts_moved_files_in_a_report_without_roles(config, tm
     (tmp_path / "de.moved").write_text("other\n")
     assert changed_inputs(report, moved, moved) == [
         f"data.source: {tmp_path / 'de.moved'} was not part of the prepared data"
-    ]
-
-
-def test_files_that_a_run_last_named_may_be_taken_away(config, tmp_path):
-    (tmp_path / "copy").write_bytes((tmp_path / "de").read_bytes())
-    moved = config_of(tmp_path, source=["copy"], target=["en"], pairs=["p.tsv"], valid_pairs=["v.tsv"], exclude=["x"])
-    report = {**report_of(config), "roles": {role: list(getattr(config.data, role)) for role in ROLES}}
-    (tmp_path / "copy").unlink()
-    assert changed_inputs(report, moved, moved) == []
-    assert changed_inputs(report, config, moved) == [
-        f"data.source was {tmp_path / 'de'} and now is {tmp_path / 'copy'}, which cannot be compared"
     ]
 
 

@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from model_kinds import KINDS
 from playwright.sync_api import Page, expect
 
-from browsers import serious
+from browsers import listen, serious
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.inspection.compare import ExplanationComparison, compare
 from clearhead.inspection.explain import explain, with_attribution
@@ -43,24 +43,6 @@ def explanation_of(make_translator: Callable[..., Translator], text: str, target
     info = {"settings": {"train": {"label_smoothing": 0.1}}}
     translator = make_translator(num_decoder_layers=2, num_heads=2, info=info)
     return with_attribution(explain(translator, text, target, beam_size=3))
-
-
-@pytest.fixture(scope="module")
-def all_complaints() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def complaints(all_complaints) -> list[str]:
-    """Return what the browser said in its console, and every error and dialog."""
-    all_complaints.clear()
-    return all_complaints
-
-
-def listen(page: Page, complaints: list[str]) -> None:
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 
-from browsers import serious
+from browsers import listen, serious
 from clearhead.text.word_links import words_of
 from every_run import slow
 
@@ -28,18 +28,6 @@ TEXT = f"Ein kleiner Hund rennt.\n\n  犬が走る。 Ein Hund.\n{SENTENCE}"
 
 
 @pytest.fixture(scope="module")
-def all_complaints() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def complaints(all_complaints) -> list[str]:
-    """Return what the browser said in its console, every error, dialog, and request to elsewhere."""
-    all_complaints.clear()
-    return all_complaints
-
-
-@pytest.fixture(scope="module")
 def new_context(browser, server, all_complaints) -> Callable[..., BrowserContext]:
     """Return a function that makes a browser that has kept nothing; it notes what that complains of."""
 
@@ -47,13 +35,7 @@ def new_context(browser, server, all_complaints) -> Callable[..., BrowserContext
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
         context.set_default_timeout(MOST_MILLISECONDS)
         context.add_init_script(TIMERS)
-
-        def listen(page: Page) -> None:
-            page.on("console", lambda message: all_complaints.append(message.text))
-            page.on("pageerror", lambda error: all_complaints.append(str(error)))
-            page.on("dialog", lambda dialog: all_complaints.append(dialog.message))
-
-        context.on("page", listen)
+        context.on("page", lambda page: listen(page, all_complaints))
         context.on("request", lambda one: one.url.startswith(server.url) or all_complaints.append(one.url))
         return context
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clearhead.formats import SentencePair
+from hypothesis import strategies as st
+
+from clearhead.formats import SKIPS, SentencePair
 
 DIGITS = (
     ("null", "zero"),
@@ -30,3 +32,15 @@ def texts(number: int) -> tuple[str, str]:
 def pairs_of(rows: Sequence[tuple[str, str]], name: str = "f.tsv") -> list[SentencePair]:
     """Return rows as the pairs of a file."""
     return [SentencePair(source, target, f"{name}:{line}") for line, (source, target) in enumerate(rows, start=1)]
+
+
+def rows_of(text: st.SearchStrategy[str], *, max_size: int) -> st.SearchStrategy[list[SentencePair]]:
+    """Return rows with such texts, some of which are torn or skipped."""
+    pairs = st.builds(lambda source, target: {"source": source, "target": target}, text, text)
+    others = st.builds(lambda reason: {"skipped": reason}, st.sampled_from(list(SKIPS)))
+    rows = st.lists(st.one_of(pairs, st.just({"defect": "it is torn"}), others), max_size=max_size)
+    return rows.map(
+        lambda rows: [
+            SentencePair(**{"source": "", "target": "", **row}, origin=f"f:{line}") for line, row in enumerate(rows)
+        ]
+    )

@@ -5,7 +5,7 @@ import random
 from collections import Counter
 
 import pytest
-from corpus_text import pairs_of, texts
+from corpus_text import pairs_of, rows_of, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ from clearhead.data.doctor.checks import without_entities
 from clearhead.data.doctor.cleaning import DEFAULT_DROP, DROPPABLE, FIXABLE, Cleaning, partners
 from clearhead.data.doctor.misalignment import ShiftedRows
 from clearhead.errors import DataError
-from clearhead.formats import SKIPS, SentencePair
+from clearhead.formats import SentencePair
 
 CLEAN = [texts(number) for number in range(600)]
 GERMAN, ENGLISH = texts(77_777)
@@ -85,22 +85,25 @@ def test_shifted_rows_get_their_own_targets():
     assert cleaning.rows_out == 600 - cleaning.dropped.total()
 
 
-@pytest.mark.parametrize("has_encoder", [True, False])
-@pytest.mark.parametrize(("start", "end"), [(90, 110), (90, 150), (0, 20), (180, 200)])
-def test_right_pairs_with_a_comment_behind_their_targets_are_left_alone(start, end, has_encoder, monkeypatch):
-    if not has_encoder:
+@pytest.fixture(params=[True, False])
+def has_encoder(request, monkeypatch) -> None:
+    """Let the meanings be compared, then not."""
+    if not request.param:
         monkeypatch.setattr("clearhead.data.doctor.meaning._encoder", lambda: None)
+
+
+@pytest.mark.usefixtures("has_encoder")
+@pytest.mark.parametrize(("start", "end"), [(90, 110), (90, 150), (0, 20), (180, 200)])
+def test_right_pairs_with_a_comment_behind_their_targets_are_left_alone(start, end):
     comment = " (translated by hand, see the page for the rest of it)"
     rows = [(source, target + comment * (start <= n < end)) for n, (source, target) in enumerate(CLEAN[:200])]
     cleaning = Cleaning(pairs_of(rows), FIXABLE, DEFAULT_DROP)
     assert [(row.after, row.reasons) for row in cleaning.cleaned()] == [(pair, ()) for pair in pairs_of(rows)]
 
 
+@pytest.mark.usefixtures("has_encoder")
 @pytest.mark.parametrize("by_length", [True, False])
-@pytest.mark.parametrize("has_encoder", [True, False])
-def test_right_pairs_that_are_numbered_differently_are_left_alone(by_length, has_encoder, monkeypatch):
-    if not has_encoder:
-        monkeypatch.setattr("clearhead.data.doctor.meaning._encoder", lambda: None)
+def test_right_pairs_that_are_numbered_differently_are_left_alone(by_length):
     clean = sorted(CLEAN[:300], key=lambda pair: len(pair[0])) if by_length else CLEAN[:300]
     for offset in (1, -1):
         rows = [
@@ -189,20 +192,14 @@ def test_a_corpus_that_changes_in_between_is_refused():
 
 
 TEXT = st.text(st.sampled_from("aß 7%<&;lt\ufffdÃ\x9fя語("), max_size=12)
-ROW = st.one_of(
-    st.builds(lambda source, target: (source, target, None, None), TEXT, TEXT),
-    st.just(("", "", "it is torn", None)),
-    st.builds(lambda reason: ("", "", None, reason), st.sampled_from(list(SKIPS))),
-)
 
 
-@given(st.lists(ROW, max_size=60), st.sets(st.sampled_from(FIXABLE)), st.sets(st.sampled_from(DROPPABLE)))
-def test_every_row_is_written_or_dropped_for_one_reason(rows, fix, drop):
-    pairs = [SentencePair(*row[:2], f"f:{line}", defect=row[2], skipped=row[3]) for line, row in enumerate(rows)]
+@given(rows_of(TEXT, max_size=60), st.sets(st.sampled_from(FIXABLE)), st.sets(st.sampled_from(DROPPABLE)))
+def test_every_row_is_written_or_dropped_for_one_reason(pairs, fix, drop):
     cleaning = Cleaning(pairs, fix, drop)
     found = list(cleaning.cleaned())
     assert [row.before for row in found] == pairs
-    assert cleaning.rows_in == len(rows) == cleaning.rows_out + cleaning.dropped.total()
+    assert cleaning.rows_in == len(pairs) == cleaning.rows_out + cleaning.dropped.total()
     assert cleaning.rows_out == sum(row.after is not None for row in found)
     assert cleaning.dropped == Counter(row.reasons[0] for row in found if row.after is None)
     assert all(row.reasons for row in found if row.after != row.before)

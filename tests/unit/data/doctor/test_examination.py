@@ -3,13 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from corpus_text import pairs_of, texts
+from corpus_text import pairs_of, rows_of, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.data.doctor import KINDS, examine, measure
 from clearhead.data.doctor.examination import BITS
-from clearhead.formats import SKIPS, SentencePair
+from clearhead.formats import SKIPS
 
 CLEAN = [texts(number) for number in range(1_000)]
 
@@ -211,20 +211,14 @@ def test_both_sides_in_one_language_are_not_wrong_language():
 
 
 TEXT = st.text(st.sampled_from("aß 7%{}<&;\n\t\u200b\ufffdÃ\x9fя語()\x07"), max_size=12)
-ROW = st.one_of(
-    st.builds(lambda source, target: (source, target, None, None), TEXT, TEXT),
-    st.just(("", "", "it is torn", None)),
-    st.builds(lambda reason: ("", "", None, reason), st.sampled_from(list(SKIPS))),
-)
 
 
-@given(st.lists(ROW, max_size=30))
-def test_every_row_is_a_pair_or_none_for_one_reason(rows):
-    pairs = [SentencePair(*row[:2], f"f:{line}", defect=row[2], skipped=row[3]) for line, row in enumerate(rows)]
+@given(rows_of(TEXT, max_size=30))
+def test_every_row_is_a_pair_or_none_for_one_reason(pairs):
     for result in (examine(pairs), measure(pairs)):
         values = result.to_dict()["rows"]
-        assert values["read"] == len(rows)
-        assert values["pairs"] == sum(row[2] is None and row[3] is None for row in rows)
+        assert values["read"] == len(pairs)
+        assert values["pairs"] == sum(pair.defect is None and pair.skipped is None for pair in pairs)
         assert values["read"] == values["pairs"] + values["malformed"] + sum(values[reason] for reason in SKIPS)
     result = examine(pairs)
     assert 0 <= result.without_findings <= result.rows.pairs

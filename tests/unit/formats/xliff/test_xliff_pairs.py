@@ -52,26 +52,26 @@ def read_2(path: Path, body: str) -> list[tuple[str, str, str | None]]:
     return rows(open_xliff(version_2(path / "f.xlf", body), Wanted()))
 
 
-def test_a_file_of_version_1_2_is_read(data_dir):
-    path = str(data_dir("formats") / "symfony-validators.en-de.xlf")
+@pytest.mark.parametrize(
+    ("name", "read_as", "count", "place", "pair"),
+    [
+        (
+            "symfony-validators.en-de.xlf",
+            "XLIFF 1.2; from en to de",
+            116,
+            2,
+            ("This value should be of type {{ type }}.", "Dieser Wert sollte vom Typ {{ type }} sein.", "13"),
+        ),
+        ("tmxeditor-java.en-fr.xlf", "XLIFF 2.0; from en to fr", 44, 0, ("No subscription", "Aucun abonnement", "40")),
+    ],
+)
+def test_files_of_both_versions_are_read(data_dir, name, read_as, count, place, pair):
+    path = str(data_dir("formats") / name)
     file = open_xliff(path, Wanted())
     pairs = list(file.pairs)
-    assert file.read_as == "XLIFF 1.2; from en to de"
-    assert len(pairs) == 116
+    assert (file.read_as, len(pairs)) == (read_as, count)
     assert [pair for pair in pairs if pair.skipped or pair.defect] == []
-    assert pairs[2] == SentencePair(
-        "This value should be of type {{ type }}.", "Dieser Wert sollte vom Typ {{ type }} sein.", f"{path}:13"
-    )
-
-
-def test_a_file_of_version_2_0_is_read(data_dir):
-    path = str(data_dir("formats") / "tmxeditor-java.en-fr.xlf")
-    file = open_xliff(path, Wanted())
-    pairs = list(file.pairs)
-    assert file.read_as == "XLIFF 2.0; from en to fr"
-    assert len(pairs) == 44
-    assert [pair for pair in pairs if pair.skipped or pair.defect] == []
-    assert pairs[0] == SentencePair("No subscription", "Aucun abonnement", f"{path}:40")
+    assert pairs[place] == SentencePair(*pair[:2], f"{path}:{pair[2]}")
 
 
 @pytest.mark.parametrize(
