@@ -1,10 +1,14 @@
-"""Publish weights of a run, or averaged checkpoints, as a model directory with model card and golden sentences."""
+"""Publish weights of a run, or averaged checkpoints, as a model directory with model card and golden sentences.
+
+The model that is there before has a record of its scores, with which new ones are compared.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,15 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.bundle import Bundle, require_fitting_weights, save_bundle
+from clearhead.bundle import Bundle, load_bundle, require_fitting_weights, save_bundle
 from clearhead.bundle.model_directory import refuse_foreign
 from clearhead.bundle.side_files import ALIGNMENT_FILE, SideFiles
-from clearhead.config import NO_GOLDEN, Config
+from clearhead.config import NO_GOLDEN, Config, DecodeConfig
 from clearhead.data.inputs import ROLES
 from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.decoding.cross_attention import AlignmentHead
-from clearhead.errors import CheckpointError, DataError, ModelError
-from clearhead.files import read_lines
+from clearhead.errors import CheckpointError, ConfigError, DataError, ModelError
+from clearhead.files import read_lines, readable_version
 from clearhead.files.tensors import average_weights
 from clearhead.runtime.device import resolve_device
 from clearhead.text.languages import split_tag
@@ -30,9 +34,8 @@ from clearhead.training.checkpoints import Checkpoints, TrainingState
 from clearhead.training.loss import GUIDED_HEAD, guided_layer
 from clearhead.training.model_card import model_card
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
-from clearhead.training.published_record import read_published
 from clearhead.training.run_directory import lock
-from clearhead.training.validation import Validation, validate_weights, with_weights
+from clearhead.training.validation import Validation, is_better, measured_on, validate_weights, with_weights
 from clearhead.training.warm_start import model_name
 from clearhead.translation.alignment import choose_head, guided_head_of, save_head
 from clearhead.translation.golden import make_golden, require_computed_alike
@@ -283,3 +286,60 @@ def average_run(
         what = "what stood there" if directory == output else str(directory)
         notice(f"{published.verdict(validation, data, config)} {what}: {published.words}")
     return paths
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedScores:
+    """Scores that rank weights, rounded as in `publish`, so that equal weights compare equal."""
+
+    nll: float
+    """Negative log-likelihood per target token, in nats."""
+    chrf: float | None
+    """chrF of greedy translations, in percent; None if an earlier clearhead, which did not measure it, validated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Record of a published model."""
+
+    words: str
+    """Description of the weights and their scores, or why these are unknown."""
+    scores: PublishedScores | None = None
+    measured_on: tuple[str | None, ...] = ()
+    """What must agree before scores can be compared: see `validation.measured_on`; and the metric."""
+
+    def verdict(self, validation: Validation, data: Prepared, config: Config) -> str:
+        """Return in words whether new weights rank better by `is_better`, without validating the published ones again.
+
+        The recorded scores count only if they were measured on the same text, with the same settings and metric.
+        Another type of processor may have added numbers in another order, but that effect is far below the rounding.
+        """
+        if self.scores is None:
+            return "not to be compared with"
+        metric = None if self.scores.chrf is None else validation.chrf_signature
+        if self.measured_on != (measured_on(data.report, config.train.validate_sentences, config.decode), metric):
+            return "measured on other validation text than"
+        now = PublishedScores(round(validation.nll, 4), round(validation.chrf, 2))
+        if is_better(now, self.scores):
+            return "better than"
+        return "worse than" if is_better(self.scores, now) else "as good as"
+
+
+def read_published(directory: Path) -> Published | None:
+    """Return the record of the model in a directory; None if the directory has no model."""
+    if not (readable_version(directory) / "config.json").is_file():
+        return None
+    try:
+        info = load_bundle(directory).info
+        metrics = info["metrics"]
+        nll, chrf = float(metrics["valid_nll"]), metrics.get("valid_chrf")  # older models have no chrF
+        scores = {"BLEU": metrics["valid_bleu"], "chrF": chrf, "perplexity": metrics["valid_ppl"]}
+        words = ", ".join(f"{name} {score:.2f}" for name, score in scores.items() if score is not None)
+        settings = info["settings"]
+        on = measured_on(info["data"], settings["train"]["validate_sentences"], DecodeConfig(**settings["decode"]))
+        measured = on, metrics.get("chrf_signature")
+        return Published(f"{info['weights']}, validation {words}", PublishedScores(nll, chrf), measured)
+    except ModelError as error:
+        return Published(f"it cannot be read: {error}")
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, ConfigError):
+        return Published("its quality is not known")

@@ -78,7 +78,11 @@ class TranslationReport:
     def __init__(self) -> None:
         self._files: list[str] = []
         self._counts: Counter[str] = Counter()
-        self._num_segments = self._num_flagged = self._num_reused = 0
+        self.num_segments = 0
+        """Number of translations so far."""
+        self.num_flagged = 0
+        """Number of those that look wrong."""
+        self._num_reused = 0
         self._qualities: list[float] = []
         # A min-heap for each reason: the mildest entry comes first and is replaced by a worse one.
         self._worst: defaultdict[str, list[tuple[float, float, int, _Entry]]] = defaultdict(list)
@@ -92,10 +96,10 @@ class TranslationReport:
             name: Name of the file.
         """
         for place, translation in translations:
-            self._num_segments += 1
+            self.num_segments += 1
             details = translation.problems
             is_reused = translation.memory is not None and translation.memory.is_reused
-            self._num_flagged += bool(details)
+            self.num_flagged += bool(details)
             self._num_reused += is_reused and not details
             if not details and (translation.score is None or not translation.source.strip()):
                 continue  # the model did not translate it
@@ -112,7 +116,7 @@ class TranslationReport:
                 details or {UNSURE: ""},
             )
             doubt = -(entry.score_per_token or 0.0) if entry.quality is None else 1 - entry.quality
-            key = (weight, doubt, -self._num_segments, entry)
+            key = (weight, doubt, -self.num_segments, entry)
             for kind in entry.details:
                 self._counts[kind] += 1
                 kept = self._worst[kind]
@@ -139,16 +143,6 @@ class TranslationReport:
         """Add a summary line about a file."""
         self._files.append(words)
 
-    @property
-    def num_segments(self) -> int:
-        """Number of translations so far."""
-        return self._num_segments
-
-    @property
-    def num_flagged(self) -> int:
-        """Number of translations so far that look wrong."""
-        return self._num_flagged
-
     def page(self, title: str) -> str:
         """Return the page as HTML.
 
@@ -158,7 +152,7 @@ class TranslationReport:
         worst = {key[2]: key for kept in self._worst.values() for key in kept}
         entries = [entry for *_, entry in sorted(worst.values(), key=lambda key: key[:3], reverse=True)]
         found = [kind for kind in _REASONS if self._counts[kind]]
-        summary = _summary(self._num_segments, self._num_flagged, self._num_reused, self._qualities)
+        summary = _summary(self.num_segments, self.num_flagged, self._num_reused, self._qualities)
         answer, dot, more = summary.partition(".")
         return report_page(
             "translation_report.html",
@@ -182,7 +176,7 @@ class TranslationReport:
             )
             for kind in found
         }
-        total = (f"{self._num_segments:,}", f"{num_shown:,}")
+        total = (f"{self.num_segments:,}", f"{num_shown:,}")
         return kind_filter(kinds, total, heads=("Reason", "Severity", "Count", "Shown"))
 
 

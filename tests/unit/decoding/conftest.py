@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import torch
@@ -29,6 +30,25 @@ def make_sharp_model(make_model) -> Callable[..., Transformer]:
         return model
 
     return make
+
+
+@pytest.fixture
+def refuse_second_thread(monkeypatch) -> Callable[[BaseException], None]:
+    """Return a function that makes the second thread that is started from now on raise an error."""
+
+    def refuse(error: BaseException) -> None:
+        started = []
+        start = Thread.start
+
+        def start_one(thread: Thread) -> None:
+            started.append(thread)
+            if len(started) == 2:
+                raise error
+            start(thread)
+
+        monkeypatch.setattr(Thread, "start", start_one)
+
+    return refuse
 
 
 @pytest.fixture

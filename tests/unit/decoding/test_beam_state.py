@@ -505,21 +505,12 @@ def test_ctrl_c_ends_the_search_and_its_workers(
 @for_the_core
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
 def test_started_workers_end_when_another_cannot_start(
-    make_ending_model, make_sources, form, use_threads, no_worker_left, monkeypatch, error
+    make_ending_model, make_sources, form, use_threads, no_worker_left, refuse_second_thread, error
 ):
     use_threads(2)
-    started = []
-    start = threading.Thread.start
-
-    def refuse_the_second(thread):
-        started.append(thread)
-        if len(started) == 2:
-            raise error
-        start(thread)
-
     packed, sources = form(make_ending_model()), make_sources((5,) * 400)
     before = threading.active_count()
-    monkeypatch.setattr(threading.Thread, "start", refuse_the_second)
+    refuse_second_thread(error)
     with pytest.raises(type(error)):
         next(search(packed, sources, [37] * 400, SearchOptions(DecodeConfig(batch_tokens=100))))
     assert threading.active_count() == before

@@ -135,17 +135,8 @@ def test_garbage_collected_call_is_not_running(core):
     assert len(helpers.calls) == 0
 
 
-def test_helpers_that_the_system_does_not_allow_are_done_without(core, monkeypatch):
-    started = []
-    start = threading.Thread.start
-
-    def refuse_the_second(thread):
-        started.append(thread)
-        if len(started) == 2:
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse_the_second)
+def test_helpers_that_the_system_does_not_allow_are_done_without(core, refuse_second_thread):
+    refuse_second_thread(RuntimeError("can't start new thread"))
     with helpers.call() as call:
         assert call.team(4).wake() is not None
     assert len(helpers._threads) == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from model_variants import VARIANTS, described
 from searches import assert_same, find, find_plainly, near, tokens
 
 from clearhead.config import DecodeConfig, ModelConfig
@@ -60,54 +61,21 @@ WIDTHS = {"d_model": 64, "num_heads": 2, "d_k": 16, "d_v": 48, "d_ff": 96}
 WIDTHS_IN_8_BITS = {"d_model": 64, "num_heads": 2, "d_k": 16, "d_v": 96, "d_ff": 128}
 
 CASES = [
-    {},
+    *VARIANTS,
     {"num_encoder_layers": 3, "num_decoder_layers": 1},
     {"num_encoder_layers": 1, "num_decoder_layers": 3, "d_ff": 160},
-    *({"norm": norm, "norm_kind": kind} for norm in ("post", "pre") for kind in ("layer", "rms")),
-    {"norm": "pre", "final_norm": False},
-    {"norm": "post", "final_norm": True},
-    {"norm_eps": 0.3},
     {"norm_eps": 0.3, "norm_kind": "rms"},
     {"d_model": 96, "num_heads": 4, "d_k": 32, "d_v": 16},
     {"d_model": 32, "num_heads": 2, "d_k": 80, "d_v": 112, "attention_bias": True},
     {"d_model": 96, "num_heads": 6, "d_k": None, "d_v": None},
-    *(
-        {"activation": name, "gated": gated}
-        for name in ("relu", "gelu", "gelu_tanh", "silu")
-        for gated in (False, True)
-    ),
-    {"attention_bias": True},
     {"attention_bias": True, "num_heads": 1, "d_k": 32, "d_v": 128, "norm": "post"},
-    {"feed_forward_bias": False},
     {"feed_forward_bias": False, "gated": True},
-    {"output_bias": True},
-    *({"positions": kind} for kind in ("sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none")),
     {"positions": "rotary", "num_heads": 3, "d_k": 64, "d_v": 32, "d_model": 32, "attention_bias": True},
-    {"positions": "relative"},
-    {"positions": "relative", "relative_attention_num_buckets": 6, "relative_attention_max_distance": 5, "norm": "pre"},
-    {"attention_scale": False},
-    {"output_scale": True},
-    {"output_scale": True, "norm": "pre", "norm_kind": "rms", "output_bias": True},
-    {"positions": "sinusoidal_t2t", "first_position": 2},
     {"positions": "learned", "max_positions": 29},
-    {"num_segments": 2},
-    {"embedding_scale": False},
-    {"embedding_norm": True},
     {"embedding_norm": True, "norm_kind": "rms", "embedding_scale": False, "num_segments": 3, "positions": "learned"},
-    *({"tying": kind} for kind in ("decoder", "embeddings", "none")),
     {"source_vocab_size": 41, "tying": "none"},
-    {"source_vocab_size": 29, "tying": "decoder"},
     *({"vocab_size": size, "output_bias": True} for size in (6, 31, 32, 33, 511, 512, 513, 1025)),
-    {"dropout": 0.3, "attention_dropout": 0.3, "feed_forward_dropout": 0.3},
-    {"pad_id": 5},
-    {"bos_id": 0},
-    {"bos_id": 2},
-    {"pad_id": 36, "bos_id": 3, "eos_id": 0},
 ]
-
-
-def described(settings):
-    return " ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def draw(config, lengths):

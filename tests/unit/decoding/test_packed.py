@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from model_variants import VARIANTS, described
 
 from clearhead.config import ModelConfig
 from clearhead.config.presets import tiny
@@ -22,47 +23,18 @@ SOURCE_LENGTHS, TARGET_LENGTHS, STARTS = (11, 1, 5, 19), (9, 4, 7, 1), (0, 2, 3,
 UNTIED = {"source_vocab_size": 41, "tying": "none"}
 
 CASES = [
-    {},
+    *VARIANTS,
     {"num_encoder_layers": 1, "num_decoder_layers": 3, "d_ff": 53, "num_heads": 2},
-    *({"norm": norm, "norm_kind": kind} for norm in ("post", "pre") for kind in ("layer", "rms")),
-    {"norm": "pre", "final_norm": False},
-    {"norm": "post", "final_norm": True},
-    {"norm_eps": 0.3},
     {"num_heads": 5, "d_k": 4, "d_v": 7},
     {"num_heads": 5, "d_k": 6, "d_v": 3, "attention_bias": True},
-    *(
-        {"activation": name, "gated": gated}
-        for name in ("relu", "gelu", "gelu_tanh", "silu")
-        for gated in (False, True)
-    ),
-    {"attention_bias": True},
-    {"feed_forward_bias": False},
-    {"output_bias": True},
-    *({"positions": kind} for kind in ("sinusoidal_halves", "sinusoidal_t2t", "learned", "rotary", "none")),
     {"positions": "rotary", "num_heads": 3, "d_k": 10, "d_v": 4, "attention_bias": True, "norm": "pre"},
-    {"positions": "relative"},
-    {"positions": "relative", "relative_attention_num_buckets": 6, "relative_attention_max_distance": 5, "norm": "pre"},
-    {"attention_scale": False},
-    {"output_scale": True},
-    {"output_scale": True, "norm": "pre", "norm_kind": "rms", "output_bias": True},
-    {"positions": "sinusoidal_t2t", "first_position": 2},
     {"positions": "learned", "max_positions": 19},
-    {"num_segments": 2},
     {"num_target_segments": 2},
     {"output_transform": True, "activation": "gelu"},
-    {"embedding_scale": False},
-    {"embedding_norm": True},
     {"embedding_norm": True, "norm_kind": "rms", "embedding_scale": False},
-    *({"tying": kind} for kind in ("decoder", "embeddings", "none")),
     UNTIED,
-    {"source_vocab_size": 29, "tying": "decoder"},
     {"vocab_size": 2 * BLOCK},
     {"vocab_size": 2 * BLOCK + 1, "output_bias": True},
-    {"dropout": 0.3, "attention_dropout": 0.3, "feed_forward_dropout": 0.3},
-    {"pad_id": 5},
-    {"bos_id": 0},
-    {"bos_id": 2},
-    {"pad_id": 36, "bos_id": 3, "eos_id": 0},
 ]
 
 
@@ -127,9 +99,7 @@ def draw_both(config):
     return draw(config, SOURCE_LENGTHS, is_source=True), draw(config, TARGET_LENGTHS, is_source=False)
 
 
-@pytest.mark.parametrize(
-    "settings", one_in(2, CASES), ids=lambda settings: " ".join(f"{k}={v}" for k, v in settings.items())
-)
+@pytest.mark.parametrize("settings", one_in(2, CASES), ids=described)
 def test_packed_model_equals_the_model_for_rows_at_different_positions(make_model, settings):
     model = make_model(**settings)
     sources, targets = draw_both(model.config)

@@ -12,7 +12,7 @@ import pytest
 from clearhead.config import Config
 from clearhead.data.prepare import open_prepared
 from clearhead.files import json_sha256
-from clearhead.training.published_record import Published, PublishedScores, read_published
+from clearhead.training.publish import Published, PublishedScores, read_published
 from clearhead.training.validation import Validation
 
 

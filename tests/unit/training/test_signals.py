@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,54 +13,54 @@ from clearhead.training.signals import StopSignals
 ENDS = {signal.SIGINT: (KeyboardInterrupt, ()), signal.SIGTERM: (SystemExit, (143,))}
 
 
+@contextmanager
+def ended_by(number):
+    """Require that the block ends as the signal asks for."""
+    kind, arguments = ENDS[number]
+    with pytest.raises(kind) as caught:
+        yield
+    assert caught.value.args == arguments
+
+
 @pytest.mark.parametrize("number", ENDS, ids=str)
 def test_a_signal_ends_at_once_before_there_is_something_to_save(number):
-    kind, arguments = ENDS[number]
-    with StopSignals() as stop, pytest.raises(kind) as caught:
+    with StopSignals() as stop, ended_by(number):
         signal.raise_signal(number)
-    assert caught.value.args == arguments
     assert stop.received == number
 
 
 @pytest.mark.parametrize("number", ENDS, ids=str)
 def test_a_deferred_signal_is_noted_and_a_second_one_ends(number):
-    kind, arguments = ENDS[number]
     with StopSignals() as stop:
         stop.defer()
         assert stop.received is None
         signal.raise_signal(number)
         assert stop.received == number
-        with pytest.raises(kind) as caught:
+        with ended_by(number):
             signal.raise_signal(number)
-    assert caught.value.args == arguments
 
 
 @pytest.mark.parametrize("number", ENDS, ids=str)
 def test_the_end_is_the_one_the_signal_asks_for(number):
-    kind, arguments = ENDS[number]
     with StopSignals() as stop:
         stop.defer()
         signal.raise_signal(number)
-        with pytest.raises(kind) as caught:
+        with ended_by(number):
             stop.end()
-    assert caught.value.args == arguments
 
 
 @pytest.mark.parametrize("number", ENDS, ids=str)
 def test_once_all_is_saved_a_noted_signal_ends_and_a_new_one_at_once(number):
-    kind, arguments = ENDS[number]
     with StopSignals() as stop:
         stop.defer()
         stop.end_at_once()
-        with pytest.raises(kind) as caught:
+        with ended_by(number):
             signal.raise_signal(number)
-    assert caught.value.args == arguments
     with StopSignals() as stop:
         stop.defer()
         signal.raise_signal(number)
-        with pytest.raises(kind) as caught:
+        with ended_by(number):
             stop.end_at_once()
-    assert caught.value.args == arguments
 
 
 def test_a_noted_signal_is_answered_on_stderr(capfd):
