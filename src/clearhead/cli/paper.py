@@ -25,8 +25,19 @@ if TYPE_CHECKING:
 
 
 PartName = Literal[
-    *("figure1", "figure2", "formulas", "table1", "table2", "table3", "table4", "schedule", "positions"),
-    *("errata", "walk", "concepts", "exercises"),
+    "figure1",
+    "figure2",
+    "formulas",
+    "table1",
+    "table2",
+    "table3",
+    "table4",
+    "schedule",
+    "positions",
+    "errata",
+    "walk",
+    "concepts",
+    "exercises",
 ]
 """Names of the parts; listed here because the parts themselves are slow to import."""
 
