@@ -6,14 +6,17 @@ from model_variants import VARIANTS, described
 
 from clearhead.config import ModelConfig
 from clearhead.config.presets import tiny
+from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch.candidates import log_probs_of_all
 from clearhead.decoding.pytorch.engine import PyTorchEngine
 from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
 from clearhead.decoding.step import pad_batch
 from clearhead.errors import ConfigError
+from clearhead.kernels.library import library
 from clearhead.model import Transformer
 from every_run import one_in, slow
 
+needs_the_core = pytest.mark.skipif(library() is None, reason="needs the compiled core")
 needs_vnni = pytest.mark.skipif(
     not torch.cpu._is_vnni_supported(), reason="needs a CPU that multiplies 8-bit integers (VNNI)"
 )
@@ -195,17 +198,21 @@ def test_packed_log_probs_are_infinite_only_for_pad_and_bos(make_model, settings
         assert (rows[~rows.isfinite()] == float("-inf")).all()
 
 
-def test_pytorch_engine_is_not_current_after_weights_change():
+@pytest.mark.parametrize("engine", [PyTorchEngine, pytest.param(NativeEngine, marks=needs_the_core)])
+def test_engine_is_not_current_after_weights_change(engine):
     with torch.inference_mode(False):  # as a model is made and trained
         model = Transformer(tiny(vocab_size=37)).eval()
-        packed = PyTorchEngine(model)
+        packed = engine(model)
         assert packed.is_current()
         with torch.no_grad():
             model.decoder.layers[1].feed_forward.up_proj.weight.mul_(1.5)
         assert not packed.is_current()
-        assert PyTorchEngine(model).is_current()
-        packed = PyTorchEngine(model)
+        packed = engine(model)
+        assert packed.is_current()
         model.output_proj.weight = torch.nn.Parameter(torch.zeros(37, 128))
+        assert not packed.is_current()
+        packed = engine(model)
+        model.decoder.layers[0] = Transformer(tiny(vocab_size=37)).eval().decoder.layers[0]
         assert not packed.is_current()
 
 

@@ -25,18 +25,14 @@ def step_by_step(model, target, memory, mask):
 
 
 @both_norms
-def test_cached_decoding_equals_uncached(make_model, make_batch, norm):
-    model = make_model(norm=norm).double()
-    source, target = make_batch(model.config, target=(7, 7, 5))
-    memory, mask = model.encode(source)
+def test_cached_decoding_equals_uncached(encoded, norm):
+    model, target, memory, mask = encoded((7, 7, 5), norm=norm)
     assert_same(step_by_step(model, target, memory, mask), model.decode(target, memory, mask)[0])
 
 
 @both_norms
-def test_decode_continues_a_cached_prefix_token_by_token(make_model, make_batch, norm):
-    model = make_model(norm=norm).double()
-    source, target = make_batch(model.config, target=(7, 7, 7))
-    memory, mask = model.encode(source)
+def test_decode_continues_a_cached_prefix_token_by_token(encoded, norm):
+    model, target, memory, mask = encoded((7, 7, 7), norm=norm)
     expected, _ = model.decode(target, memory, mask)
     _, cache = model.decode(target[:, :4], memory, mask)
     for position in range(4, 7):
@@ -45,11 +41,9 @@ def test_decode_continues_a_cached_prefix_token_by_token(make_model, make_batch,
 
 
 @both_norms
-def test_several_rows_a_sentence_equal_repeating_the_memory(make_model, make_batch, norm):
-    model, beams = make_model(norm=norm).double(), 5
-    source, _ = make_batch(model.config)
-    _, target = make_batch(model.config, target=(7,) * 3 * beams)
-    memory, mask = model.encode(source)
+def test_several_rows_a_sentence_equal_repeating_the_memory(encoded, norm):
+    beams = 5
+    model, target, memory, mask = encoded((7,) * 3 * beams, norm=norm)
     repeated = memory.repeat_interleave(beams, dim=0), mask.repeat_interleave(beams, dim=0)
     expected, _ = model.decode(target, *repeated)
     assert expected.shape == (15, 7, 37)
@@ -57,11 +51,8 @@ def test_several_rows_a_sentence_equal_repeating_the_memory(make_model, make_bat
     assert_same(step_by_step(model, target, memory, mask), expected)
 
 
-def test_select_continues_the_chosen_pasts(make_model, make_batch):
-    model, beams = make_model().double(), 2
-    source, _ = make_batch(model.config)
-    _, target = make_batch(model.config, target=(7,) * 6)
-    memory, mask = model.encode(source)
+def test_select_continues_the_chosen_pasts(encoded):
+    model, target, memory, mask = encoded((7,) * 6)  # two beams of each sentence
     rows = torch.tensor([1, 0, 2, 2, 5, 5])  # within each sentence: swapped, doubled, doubled
     cache = None
     for position in range(4):
@@ -70,16 +61,13 @@ def test_select_continues_the_chosen_pasts(make_model, make_batch):
     newest, cache = model.decode(target[:, 4:5], memory, mask, cache)
 
     histories = torch.cat([target[rows, :4], target[:, 4:5]], dim=1)
-    expected, _ = model.decode(histories, memory.repeat_interleave(beams, 0), mask.repeat_interleave(beams, 0))
+    expected, _ = model.decode(histories, memory.repeat_interleave(2, 0), mask.repeat_interleave(2, 0))
     assert_same(newest[:, 0], expected[:, -1])
     assert cache.length == 5
 
 
-def test_select_drops_finished_sentences(make_model, make_batch):
-    model, beams = make_model().double(), 2
-    source, _ = make_batch(model.config)
-    _, target = make_batch(model.config, target=(7,) * 6)
-    memory, mask = model.encode(source)
+def test_select_drops_finished_sentences(encoded):
+    model, target, memory, mask = encoded((7,) * 6)  # two beams of each sentence
     cache = None
     for position in range(3):
         _, cache = model.decode(target[:, position : position + 1], memory, mask, cache)
@@ -88,15 +76,13 @@ def test_select_drops_finished_sentences(make_model, make_batch):
     new_tokens = target[[0, 1, 2, 3], 3:4]
     newest, _ = model.decode(new_tokens, memory[sentences], mask[sentences], cache)
 
-    repeated = sentences.repeat_interleave(beams)
+    repeated = sentences.repeat_interleave(2)
     expected, _ = model.decode(torch.cat([target[rows, :3], new_tokens], dim=1), memory[repeated], mask[repeated])
     assert_same(newest[:, 0], expected[:, -1])
 
 
-def test_select_may_change_the_number_of_beams(make_model, make_batch):
-    model = make_model().double()
-    source, target = make_batch(model.config, target=(7, 7, 7))
-    memory, mask = model.encode(source)
+def test_select_may_change_the_number_of_beams(encoded, make_batch):
+    model, target, memory, mask = encoded((7, 7, 7))
     _, cache = model.decode(target[:, :1], memory, mask)  # one row a sentence at first
     rows = torch.arange(3).repeat_interleave(5)
     cache.select(rows)
@@ -106,11 +92,8 @@ def test_select_may_change_the_number_of_beams(make_model, make_batch):
     assert_same(newest[:, 0], expected[:, -1])
 
 
-def test_the_memory_is_projected_once_and_kept_a_row_a_sentence(make_model, make_batch):
-    model = make_model()
-    source, _ = make_batch(model.config)
-    _, target = make_batch(model.config, target=(7,) * 15)
-    memory, mask = model.encode(source)
+def test_the_memory_is_projected_once_and_kept_a_row_a_sentence(encoded):
+    model, target, memory, mask = encoded((7,) * 15)
     calls = []
     for layer in model.decoder.layers:
         layer.cross_attn.k_proj.register_forward_hook(lambda *_: calls.append(1))

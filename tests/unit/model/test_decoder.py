@@ -23,10 +23,8 @@ def test_changing_tokens_after_a_position_leaves_logits_up_to_it_bitwise_equal(m
 
 
 @both_norms
-def test_hidden_memory_does_not_change_the_states(make_model, make_batch, norm):
-    model = make_model(norm=norm)
-    source, target = make_batch(model.config)
-    memory, mask = model.encode(source)
+def test_hidden_memory_does_not_change_the_states(encoded, norm):
+    model, target, memory, mask = encoded(norm=norm)
     before, _ = model.decode(target, memory, mask)
     disturbed = torch.where(mask[..., None], memory, torch.full_like(memory, 1e4))
     after, _ = model.decode(target, disturbed, mask)
@@ -34,10 +32,8 @@ def test_hidden_memory_does_not_change_the_states(make_model, make_batch, norm):
 
 
 @both_norms
-def test_every_visible_memory_position_reaches_every_target_position(make_model, make_batch, norm):
-    model = make_model(norm=norm).double()
-    source, target = make_batch(model.config)
-    memory, mask = model.encode(source)
+def test_every_visible_memory_position_reaches_every_target_position(encoded, norm):
+    model, target, memory, mask = encoded(norm=norm)
     memory = memory.detach().requires_grad_()
     logits, _ = model.decode(target, memory, mask)
     for row in range(3):
@@ -47,10 +43,8 @@ def test_every_visible_memory_position_reaches_every_target_position(make_model,
 
 
 @both_norms
-def test_recorded_decoder_weights_are_one_tensor_per_layer_and_change_no_state(make_model, make_batch, norm):
-    model = make_model(norm=norm)
-    source, target = make_batch(model.config)
-    memory, mask = model.encode(source)
+def test_recorded_decoder_weights_are_one_tensor_per_layer_and_change_no_state(encoded, norm):
+    model, target, memory, mask = encoded(norm=norm)
     x = model.target_embedding(target)
     fused = model.decoder(x, memory, mask)
     weights = AttentionWeights()

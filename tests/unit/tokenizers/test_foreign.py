@@ -169,16 +169,6 @@ def test_encode_batch_and_decode_reject_invalid_texts_and_ids(make):
         ({"target_frame": ("text", -1)}, "it has the id -1, and the model has 110 rows"),
         ({"languages": {"de": 999}}, "it has the id 999, and the model has 110 rows"),
         ({"source_vocab_size": 50}, "it has the id 104, and the model has 50 rows"),
-    ],
-)
-def test_ids_without_a_row_are_refused(make, settings, message):
-    with pytest.raises(ValueError, match=message):
-        make(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
         ({"source_frame": ()}, "it has 0 places for the text"),
         ({"source_frame": (5,)}, "it has 0 places for the text"),
         ({"target_frame": ("text", "text")}, "it has 2 places for the text"),
@@ -186,7 +176,7 @@ def test_ids_without_a_row_are_refused(make, settings, message):
         ({"source_frame": ("text", 6), "pad_id": 6}, "it has padding around the text"),
     ],
 )
-def test_invalid_source_and_target_frames_are_rejected(make, settings, message):
+def test_ids_without_a_row_and_invalid_frames_are_rejected(make, settings, message):
     with pytest.raises(ValueError, match=message):
         make(**settings)
 

@@ -109,6 +109,14 @@ def test_newest_skips_a_damaged_checkpoint_with_a_warning(checkpoints, name, dam
         assert name in told.text
 
 
+def notices_of_damage(checkpoints, before):
+    """Return the notices if the checkpoint of step 20 is found damaged, and the one of step 10 before it is used."""
+    again, told = reopened(checkpoints)
+    assert again.newest() == (before, TrainingState(step=10, elapsed=10 / 3))
+    assert "checkpoint step-00000020 is damaged" in told.text
+    return told.text
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -120,9 +128,7 @@ def test_newest_skips_a_damaged_checkpoint_with_a_warning(checkpoints, name, dam
 def test_a_manifest_of_another_kind_is_damage(checkpoints, text):
     before, newest = save(checkpoints, 10, 20)
     (newest / "manifest.json").write_text(text)
-    again, told = reopened(checkpoints)
-    assert again.newest() == (before, TrainingState(step=10, elapsed=10 / 3))
-    assert "checkpoint step-00000020 is damaged" in told.text
+    notices_of_damage(checkpoints, before)
 
 
 def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints):
@@ -208,18 +214,13 @@ IMPOSSIBLE = json.dumps({**SOUND, "step": 20, "threads": -1}).encode()
 def test_the_one_before_a_checkpoint_with_an_impossible_state_is_used(checkpoints, content):
     before, newest = save(checkpoints, 10, 20)
     rewrite(newest, "state.json", content)
-    again, told = reopened(checkpoints)
-    assert again.newest() == (before, TrainingState(step=10, elapsed=10 / 3))
-    assert "checkpoint step-00000020 is damaged" in told.text
-    assert "state.json" in told.text
+    assert "state.json" in notices_of_damage(checkpoints, before)
 
 
 def test_a_state_of_another_step_is_damage(checkpoints):
     before, newest = save(checkpoints, 10, 20)
     rewrite(newest, "state.json", json.dumps(TrainingState(step=19).to_dict()).encode())
-    again, told = reopened(checkpoints)
-    assert again.newest() == (before, TrainingState(step=10, elapsed=10 / 3))
-    assert "state.json is of step 19" in told.text
+    assert "state.json is of step 19" in notices_of_damage(checkpoints, before)
 
 
 def test_a_pipe_in_the_place_of_a_file_is_damage(checkpoints):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
 from functools import partial
@@ -359,6 +359,15 @@ def test_ten_kills_of_a_random_worker_change_nothing(crew, alone, tmp_path, seed
 # What needs no processes.
 
 
+def in_threads(work: Callable[[int], None], ranks: Iterable[int]) -> None:
+    """Let each rank work in a thread of its own, started in this order, and wait for all."""
+    threads = [Thread(target=work, args=(rank,)) for rank in ranks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+
+
 def together(*steps: Callable[[Workers], object]) -> list[object]:
     """Let as many workers do something at once, in threads with a store of their own; return what came of it."""
     store, found = HashStore(), [None] * len(steps)
@@ -369,11 +378,7 @@ def together(*steps: Callable[[Workers], object]) -> list[object]:
         except TrainingError as error:
             found[rank] = error
 
-    threads = [Thread(target=work, args=(rank,)) for rank in range(len(steps))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
+    in_threads(work, range(len(steps)))
     return found
 
 
@@ -760,11 +765,7 @@ def together_in(launcher: HashStore, count: int) -> list[Any]:
     def meet(rank: int) -> None:
         found[rank] = distributed._begun(launcher, rank, count)
 
-    threads = [Thread(target=meet, args=(rank,)) for rank in reversed(range(count))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
+    in_threads(meet, reversed(range(count)))
     return [found[rank] for rank in range(count)]
 
 
