@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from clearhead.config.nested import merge
+from clearhead.files.tensors import read_weights
 
 GERMAN = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
 ENGLISH = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -36,6 +39,26 @@ def write_tsv(path: Path, pairs: list[tuple[str, str]]) -> Path:
 def write_numbers(path: Path) -> Path:
     """Write the numbers as a .tsv file and return its path."""
     return write_tsv(path, numbers())
+
+
+def write_sides(stem: Path, pairs: list[tuple[str, str]]) -> tuple[Path, Path]:
+    """Write pairs line by line as STEM.de and STEM.en and return their paths."""
+    paths = stem.with_name(f"{stem.name}.de"), stem.with_name(f"{stem.name}.en")
+    for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    return paths
+
+
+def weights(directory: Path) -> dict[str, Tensor]:
+    """Return the weights of a model or a checkpoint."""
+    return read_weights(directory / "model.safetensors")[0]
+
+
+def assert_same_weights(found: Path, expected: Path) -> None:
+    """Require that two models or checkpoints have the same weights, bit for bit."""
+    first, second = weights(found), weights(expected)
+    assert first.keys() == second.keys()
+    assert [name for name in second if not first[name].equal(second[name])] == []
 
 
 def tiny_settings(directory: Path, *changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from babel.messages.pofile import read_po
 from clearhead.formats import READERS, SentencePair, write_pairs
 from clearhead.formats.subtitles.pairs import SUBTITLES
 from commands import clearhead
-from small_runs import QUICK, numbers, tiny_settings, train_flags
+from small_runs import QUICK, numbers, tiny_settings, train_flags, write_sides
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 DOCTOR = (Path(__file__).parents[2] / "docs" / "data-doctor.md").read_text(encoding="utf-8")
@@ -88,10 +88,8 @@ def test_the_commands_for_translators_files_lead_to_a_judged_model(files, capsys
 
 
 def test_the_commands_of_the_data_doctor_run(files, capsys):
-    for name, pairs in (("train", PAIRS), ("val", PAIRS[:3])):
-        for language, side in (("en", 0), ("de", 1)):
-            texts = [(pair.source, pair.target)[side] for pair in pairs]
-            Path(f"{name}.{language}").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    for name, count in (("train", len(PAIRS)), ("val", 3)):
+        write_sides(files / name, numbers()[:count])
     Path("deu.txt").write_text("".join(f"{pair.source}\t{pair.target}\tCC-BY\n" for pair in PAIRS), encoding="utf-8")
     write_pairs("memory.csv", PAIRS[:7], ("en", "de"))
     write_pairs("messy.tsv", [*PAIRS, *PAIRS[:2]], ("en", "de"))
@@ -112,8 +110,6 @@ def test_the_doctor_prints_the_finding_that_its_page_shows(tmp_path, monkeypatch
     shown = re.findall(r"^```text\n(moderate: .*?)^```", DOCTOR, re.MULTILINE | re.DOTALL)
     german, english = shown[0].splitlines()[-2:]
     pairs = [("Ein Hund rennt.", "A dog runs."), ("Zwei Hunde.", "Two dogs."), (german.strip(), english.strip())]
-    for name, side in (("train.de", 0), ("train.en", 1)):
-        texts = [pair[side] for pair in [*pairs, ("Eine Katze schläft.", "A cat is sleeping.")]]
-        Path(name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    write_sides(tmp_path / "train", [*pairs, ("Eine Katze schläft.", "A cat is sleeping.")])
     assert clearhead("corpus", "check", "--source", "train.de", "--target", "train.en") == 0
     assert f"\n{shown[0]}\n" in capsys.readouterr().out

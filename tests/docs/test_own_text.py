@@ -24,7 +24,7 @@ from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 from commands import clearhead
 from every_run import slow
-from small_runs import QUICK, numbers, tiny_settings, train_flags
+from small_runs import QUICK, numbers, tiny_settings, train_flags, write_sides
 
 ROOT = Path(__file__).parents[2]
 OWN_TEXT = (ROOT / "docs" / "own-text.md").read_text(encoding="utf-8")
@@ -50,8 +50,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         with (tmp_path / name).open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("id", "german", "english"), *((n, *pair) for n, pair in enumerate(pairs))])
     for name, pairs in (("train", NUMBERS[20:]), ("val", NUMBERS[5:20]), ("test", NUMBERS[:5])):
-        for side, language in enumerate(("de", "en")):
-            (tmp_path / f"{name}.{language}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+        write_sides(tmp_path / name, pairs)
     (tmp_path / "input.txt").write_text("eins, drei fünf\n\none, three five\n", encoding="utf-8")
     return tmp_path
 
@@ -138,9 +137,8 @@ def test_translators_files_lead_to_a_translated_document(files, monkeypatch):
 def test_models_learn_from_what_models_wrote(block, files, monkeypatch):
     torch.set_num_threads(1)
     (files / "mono.en").write_text("".join(f"{en}\n" for _, en in NUMBERS), encoding="utf-8")
-    for side, language in enumerate(("de", "en")):
-        for name, pairs in (("more", NUMBERS[20:]), ("mine", NUMBERS[60::2]), ("my-val", NUMBERS[1:9])):
-            (files / f"{name}.{language}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    for name, pairs in (("more", NUMBERS[20:]), ("mine", NUMBERS[60::2]), ("my-val", NUMBERS[1:9])):
+        write_sides(files / name, pairs)
     for command in block.splitlines():
         with monkeypatch.context() as patch:
             if "-o back.tsv" in command or "-o taught.tsv" in command:

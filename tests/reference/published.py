@@ -45,6 +45,15 @@ __all__ = [
 NUM_TOKENS = 24  # so many pieces of text follow each other; the tests search up to 40 tokens
 SHARPNESS = 2.0  # length of an embedding: some pieces are far likelier than others
 D_MODEL = 64  # which the compiled core runs with 4 heads
+BERT = {
+    "hidden_size": D_MODEL,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 2 * D_MODEL,
+    "max_position_embeddings": 256,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
 DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 SHAPE = {
     "d_model": D_MODEL,
@@ -529,17 +538,7 @@ def bert2bert(directory: Path, *, labels_begin: bool = False) -> Published:
     write_json(directory / "tokenizer_config.json", {"tokenizer_class": "BertTokenizer", "do_lower_case": True})
     write_json(directory / "config.json", {"model_type": "bert"})
     vocabulary = made.get_vocab()
-    shape = {
-        "vocab_size": len(vocabulary),
-        "hidden_size": D_MODEL,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 2 * D_MODEL,
-        "max_position_embeddings": 256,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-        "pad_token_id": vocabulary["[PAD]"],
-    }
+    shape = {**BERT, "vocab_size": len(vocabulary), "pad_token_id": vocabulary["[PAD]"]}
     decoder = transformers.BertConfig(**shape, is_decoder=True, add_cross_attention=True)
     model = transformers.EncoderDecoderModel(
         encoder=transformers.BertModel(transformers.BertConfig(**shape)), decoder=transformers.BertLMHeadModel(decoder)
@@ -556,19 +555,7 @@ def bert_generation(directory: Path) -> Published:
     (directory / "spiece.model").write_bytes(made)
     write_json(directory / "tokenizer_config.json", {"tokenizer_class": "BertGenerationTokenizer"})
     write_json(directory / "config.json", {"model_type": "bert-generation"})
-    shape = {
-        "vocab_size": 600,
-        "hidden_size": D_MODEL,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 2 * D_MODEL,
-        "max_position_embeddings": 256,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-        "pad_token_id": 0,
-        "bos_token_id": 2,
-        "eos_token_id": 1,
-    }
+    shape = {**BERT, "vocab_size": 600, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
     decoder = transformers.BertGenerationConfig(**shape, is_decoder=True, add_cross_attention=True)
     model = transformers.EncoderDecoderModel(
         encoder=transformers.BertGenerationEncoder(transformers.BertGenerationConfig(**shape)),

@@ -16,7 +16,7 @@ from clearhead.data.prepare import open_prepared
 from clearhead.training.loop import Loop
 from commands import clearhead
 from every_run import slow
-from small_runs import QUICK_FLAGS, numbers, write_numbers, write_tsv
+from small_runs import QUICK_FLAGS, numbers, write_numbers, write_sides, write_tsv
 
 
 def resolved(run: Path) -> Config:
@@ -98,15 +98,11 @@ def test_an_option_takes_several_files(tmp_path):
 
 @pytest.mark.usefixtures("without_steps")
 def test_line_aligned_files_and_validation_files_are_read(tmp_path):
-    files = {}
-    for name, rows in (("train", numbers()[:-13]), ("valid", numbers()[-13:])):
-        for side, language in enumerate(("de", "en")):
-            files[name, language] = tmp_path / f"{name}.{language}"
-            files[name, language].write_text("".join(pair[side] + "\n" for pair in rows), encoding="utf-8")
-    run = tmp_path / "run"
-    train = ("--source", files["train", "de"], "--target", files["train", "en"])
-    valid = ("--valid-source", files["valid", "de"], "--valid-target", files["valid", "en"])
-    assert clearhead("train", *train, *valid, "--out", run, *QUICK_FLAGS) == 0
+    source, target = write_sides(tmp_path / "train", numbers()[:-13])
+    valid = write_sides(tmp_path / "valid", numbers()[-13:])
+    run, files = tmp_path / "run", ["--source", source, "--target", target]
+    files += ["--valid-source", valid[0], "--valid-target", valid[1]]
+    assert clearhead("train", *files, "--out", run, *QUICK_FLAGS) == 0
     data = open_prepared(run / "data")
     assert (len(data.train), len(data.valid)) == (187, 13)
     assert data.report["valid_held_out"] is False
@@ -157,14 +153,10 @@ FILES_OF_PAIRS = (("pairs", "train.csv"), ("valid-pairs", "valid.tsv"))
 
 
 def test_line_aligned_files_are_swapped_too(tmp_path, capsys):
-    files = []
-    for side, (flag, language) in enumerate((("source", "de"), ("target", "en"))):
-        path = tmp_path / f"train.{language}"
-        path.write_text("".join(pair[side] + "\n" for pair in numbers()), encoding="utf-8")
-        files += [f"--{flag}", path]
+    german, english = write_sides(tmp_path / "train", numbers())
     run = tmp_path / "run"
-    assert clearhead("train", *files, "--swap", "--out", run, *QUICK_FLAGS) == 0
-    told = f"line by line, swapped: from {tmp_path / 'train.en'} to {tmp_path / 'train.de'}"
+    assert clearhead("train", "--source", german, "--target", english, "--swap", "--out", run, *QUICK_FLAGS) == 0
+    told = f"line by line, swapped: from {english} to {german}"
     assert capsys.readouterr().err.startswith(told + "\n")
     data = open_prepared(run / "data")
     assert (data.train.source(0), data.train.target(0)) in {(target, source) for source, target in numbers()}

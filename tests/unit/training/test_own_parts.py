@@ -10,11 +10,10 @@ import clearhead as ch
 from clearhead.bundle import load_bundle
 from clearhead.config import Config
 from clearhead.errors import ConfigError, ModelError
-from clearhead.files.tensors import read_weights
 from clearhead.model import weight_shapes
 from clearhead.training import step as training_step
 from clearhead.training.loss import label_smoothed_cross_entropy
-from small_runs import QUICK, tiny_settings, write_numbers
+from small_runs import QUICK, assert_same_weights, tiny_settings, weights, write_numbers
 
 # Own models compute themselves, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::clearhead.errors.ChangedModelWarning")
@@ -49,7 +48,7 @@ def config(tmp_path):
 
 def test_own_model_trains_and_is_published_with_its_weights(config):
     result = ch.train(config(), model=Gated)
-    gate = read_weights(result.run / "model" / "model.safetensors")[0]["gate"]
+    gate = weights(result.run / "model")["gate"]
     assert not torch.equal(gate, torch.full_like(gate, 1.5))
     with pytest.raises(ModelError, match=r"was trained with a model of a program's own.*load\(.*model=\.\.\.\)"):
         load_bundle(result.run)
@@ -68,16 +67,12 @@ def test_own_model_resumes_only_with_its_code(config):
             raise Stopped
 
     once = ch.train(config(), model=Gated)
-    whole, _ = read_weights(once.run / "model" / "model.safetensors")
     with pytest.raises(Stopped):
         ch.train(config(), model=Gated, fresh=True, on_progress=stop)
     with pytest.raises(ConfigError, match=r"own model, whose code is not in it.*train\(config, model=\.\.\.\)"):
         ch.train(once.run / "config.toml")
     again = ch.train(config(), model=Gated)
-    assert all(
-        torch.equal(tensor, whole[name])
-        for name, tensor in read_weights(again.run / "model/model.safetensors")[0].items()
-    )
+    assert_same_weights(again.run / "model", again.run.with_name("run.old-1") / "model")
 
 
 def test_a_run_without_own_parts_takes_none_later(config):

@@ -13,13 +13,13 @@ from clearhead.config import Config
 from clearhead.config.nested import flat, merge, nested
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
-from clearhead.files.tensors import read_weights
 from clearhead.training import plan as plan_module
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.layers import PLANNED, Layers, changed, completed
 from clearhead.training.plan import make_plan
 from clearhead.training.resume import planned_before, with_intervals
 from clearhead.training.run import train_from_values
+from small_runs import assert_same_weights
 
 CPU = torch.device("cpu")
 
@@ -345,8 +345,7 @@ def test_timing_leaves_no_trace_in_the_weights(settings, tmp_path, monkeypatch):
     timed = train_from_values(settings(out=str(tmp_path / "timed"), train={"max_steps": 3})).run
     monkeypatch.setattr(plan_module, "_seconds_per_step", lambda *_: 1e-3)
     untimed = train_from_values(settings(out=str(tmp_path / "untimed"), train={"max_steps": 3})).run
-    one, other = (read_weights(run / "model/model.safetensors")[0] for run in (timed, untimed))
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert_same_weights(timed / "model", untimed / "model")
     assert (timed / "config.toml").read_text().replace("untimed", "timed") == (
         untimed / "config.toml"
     ).read_text().replace("untimed", "timed")

@@ -18,7 +18,6 @@ from clearhead.data.prepare import open_prepared
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, DataError, ModelError
 from clearhead.evaluation.metrics import sentence_chrf
-from clearhead.files.tensors import read_weights
 from clearhead.tokenizers import Tokenizer
 from clearhead.training.publish import average_run, golden_sources, translatable
 from clearhead.training.run import train_from_values
@@ -26,6 +25,7 @@ from clearhead.translation.alignment import alignment_head
 from clearhead.translation.golden import check_golden
 from clearhead.translation.quality import Calibration, QualityEstimator, calibration_of
 from clearhead.translation.translator import Translator
+from small_runs import weights
 
 
 def checkpoints_of(run: Path) -> list[Path]:
@@ -146,9 +146,8 @@ def test_golden_sentences_that_cannot_be_used_are_refused(sentences, tmp_path, t
 def test_an_average_is_the_mean_of_the_last_checkpoints(finished_run, tmp_path, last):
     paths = average_run(finished_run, tmp_path / "average", last=last, device="cpu", force=False, notice=print)
     assert paths == checkpoints_of(finished_run)[-(last or 3) :]
-    averaged, _ = read_weights(tmp_path / "average" / "model.safetensors")
-    parts = [read_weights(path / "model.safetensors")[0] for path in paths]
-    for name, tensor in averaged.items():
+    parts = [weights(path) for path in paths]
+    for name, tensor in weights(tmp_path / "average").items():
         mean = torch.stack([part[name].double() for part in parts]).mean(0).float()
         torch.testing.assert_close(tensor, mean, rtol=0, atol=1e-7)
     bundle = load_bundle(tmp_path / "average")

@@ -17,11 +17,10 @@ from clearhead.config import TrainConfig
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import file_sha256
-from clearhead.files.tensors import read_weights
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from every_run import slow
-from small_runs import settings_from, write_numbers
+from small_runs import assert_same_weights, settings_from, weights, write_numbers
 
 
 def fine_tuning(directory, finished_run, start=lambda values: train_from_values(values).run):
@@ -135,14 +134,19 @@ def test_a_run_without_general_text_watches_none(fine_tuned):
     assert "general_chrf" not in load_bundle(run).info["metrics"]
 
 
+def assert_resumes_exactly(fine_tuned, directory: Path, **train: object) -> Path:
+    """Require that a run in two parts ends with the weights of a whole one; return its last checkpoint."""
+    train["schedule"] = "constant"  # other schedules know the last step
+    whole = fine_tuned(out=str(directory / "whole"), train=train)
+    fine_tuned(out=str(directory / "parts"), train={**train, "max_steps": 2})
+    parts = fine_tuned(out=str(directory / "parts"), train=train)
+    last, expected = (run / "checkpoints" / "step-00000004" for run in (parts, whole))
+    assert_same_weights(last, expected)
+    return last
+
+
 def test_run_with_general_text_resumes_exactly(fine_tuned, tmp_path):
-    steady = {"schedule": "constant"}  # other schedules know the last step
-    whole = fine_tuned(out=str(tmp_path / "whole"), train=steady)
-    fine_tuned(out=str(tmp_path / "parts"), train={**steady, "max_steps": 2})
-    parts = fine_tuned(out=str(tmp_path / "parts"), train=steady)
-    found, expected = (read_weights(run / "model" / "model.safetensors")[0] for run in (parts, whole))
-    assert found.keys() == expected.keys()
-    assert all(found[name].equal(expected[name]) for name in expected)
+    assert_resumes_exactly(fine_tuned, tmp_path)
 
 
 def test_damaged_general_text_is_found(usual, tmp_path):
@@ -165,7 +169,7 @@ def test_damaged_general_text_is_found(usual, tmp_path):
 def test_frozen_parts_stay_bit_for_bit_and_the_rest_moves(fine_tuned, finished_run, parts, still):
     run = fine_tuned(train={"freeze": parts, "learning_rate": 0.01, "patience": 50})
     [path] = (run / "checkpoints").glob("*4")
-    before, after = (read_weights(where / "model.safetensors")[0] for where in (finished_run / "model", path))
+    before, after = weights(finished_run / "model"), weights(path)
     moved = {name for name, weight in before.items() if not torch.equal(weight, after[name])}
     frozen = {name for name in before if name.startswith(tuple(still))}
     assert frozen
@@ -204,15 +208,10 @@ def test_invalid_freeze_lora_and_general_text_settings_are_rejected_before_writi
 
 @pytest.mark.parametrize(("rank", "freeze"), [slow(0, ["encoder"]), (2, ["encoder"])])
 def test_run_with_freeze_or_lora_resumes_exactly(fine_tuned, finished_run, tmp_path, rank, freeze):
-    moved = {"lora_rank": rank, "freeze": freeze, "learning_rate": 0.05 if rank else 0.01, "schedule": "constant"}
-    whole = fine_tuned(out=str(tmp_path / "whole"), train=moved)
-    fine_tuned(out=str(tmp_path / "parts"), train={**moved, "max_steps": 2})
-    parts = fine_tuned(out=str(tmp_path / "parts"), train=moved)
-    last = (next((run / "checkpoints").glob("*4")) / "model.safetensors" for run in (parts, whole))
-    found, expected = (read_weights(path)[0] for path in last)
-    assert all(found[name].equal(expected[name]) for name in expected)
-    before = read_weights(finished_run / "model" / "model.safetensors")[0]
-    for name, weight in expected.items() if rank else ():
+    moved = {"lora_rank": rank, "freeze": freeze, "learning_rate": 0.05 if rank else 0.01}
+    found = weights(assert_resumes_exactly(fine_tuned, tmp_path, **moved))
+    before = weights(finished_run / "model")
+    for name, weight in found.items() if rank else ():
         moves = ".layers." in name and weight.dim() == 2 and not name.startswith(tuple(freeze))
         assert weight.equal(before[name]) != moves
         assert not moves or torch.linalg.matrix_rank(weight - before[name], rtol=1e-4) == rank

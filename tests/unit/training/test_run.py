@@ -28,7 +28,7 @@ from clearhead.data.prepare import open_prepared, prepare
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, ClearheadError, ConfigError, TrainingError
 from clearhead.files import file_sha256
-from clearhead.files.tensors import model_tensors, read_weights
+from clearhead.files.tensors import model_tensors
 from clearhead.inspection.tokens import visible
 from clearhead.runtime.device import device_name
 from clearhead.training.attention_log import AttentionLog
@@ -39,7 +39,7 @@ from clearhead.training.run import train_from_values
 from clearhead.training.schedule import learning_rate
 from clearhead.training.validation import Validation, measure
 from clearhead.translation.translator import Translator
-from small_runs import QUICK, numbers, tiny_settings, write_tsv
+from small_runs import QUICK, assert_same_weights, numbers, tiny_settings, weights, write_sides, write_tsv
 
 LEFT_OPEN = {"train": {**QUICK, "learning_rate": None}, "tokenizer": {"vocab_size": None}}
 
@@ -195,8 +195,7 @@ def test_the_average_is_published_if_validation_prefers_it(settings, measured, m
     monkeypatch.setattr("clearhead.training.loop.validate_weights", lambda *_: of_average)
     train = {"max_steps": 4, "validate_every": 2, "checkpoint_every": 1, "learning_rate": 0.01}
     run = train_from_values(settings(train=train)).run
-    paths = [run / "checkpoints" / f"step-{step:08d}" / "model.safetensors" for step in averaged]
-    parts = [read_weights(path)[0] for path in paths]
+    parts = [weights(run / "checkpoints" / f"step-{step:08d}") for step in averaged]
     expected = {name: torch.stack([p[name].double() for p in parts]).mean(0).float() for name in parts[0]}
     bundle = load_bundle(run)
     assert bundle.info["weights"] == chosen
@@ -275,7 +274,7 @@ def test_the_best_is_measured_again_where_scores_are_measured_otherwise(settings
 
     def of_step(model: torch.nn.Module, data: Any, config: Config, workers: Any = None) -> Validation:
         is_first = config.train.validate_sentences == 1 and config.decode.extra_length == 3
-        early = read_weights(run / "checkpoints" / "step-00000004" / "model.safetensors")[0] if not is_first else {}
+        early = weights(run / "checkpoints" / "step-00000004") if not is_first else {}
         is_early = all(torch.equal(tensor, early.get(name, tensor)) for name, tensor in model_tensors(model).items())
         chrf = 60.0 if is_first else 5.29 if is_early else 19.30
         return replace(usual(model, data, config, workers), chrf=chrf)
@@ -293,8 +292,18 @@ def test_the_best_is_measured_again_where_scores_are_measured_otherwise(settings
     assert "worse" not in (run / "verdict.txt").read_text()
 
 
-def test_chosen_settings_are_saved_in_config_toml_and_the_model(settings):
-    run = train_from_values(settings(**LEFT_OPEN)).run
+@pytest.fixture(scope="module")
+def left_open(tmp_path_factory) -> dict[str, Any]:
+    """Return the settings of a finished run whose rate and vocabulary were chosen by the plan."""
+    directory = tmp_path_factory.mktemp("open")
+    write_tsv(directory / "numbers.tsv", numbers())
+    values = tiny_settings(directory, LEFT_OPEN)
+    train_from_values(values)
+    return values
+
+
+def test_chosen_settings_are_saved_in_config_toml_and_the_model(left_open):
+    run = Path(left_open["out"])
     saved, model = Config.load(run / "config.toml"), load_bundle(run)
     assert saved.tokenizer.vocab_size == model.tokenizer.vocab_size
     assert saved.train.learning_rate == pytest.approx((16 * 5) ** -0.5)
@@ -303,15 +312,13 @@ def test_chosen_settings_are_saved_in_config_toml_and_the_model(settings):
     assert model.info["training"]["precision"] in ("fp32", "bf16")
 
 
-def test_run_with_settings_left_open_resumes_by_the_same_values(settings, capsys):
-    values = settings(**LEFT_OPEN)
-    path = train_from_values(values).run / "config.toml"
+def test_run_with_settings_left_open_resumes_by_the_same_values(left_open, capsys):
+    path = Path(left_open["out"]) / "config.toml"
     text = path.read_text(encoding="utf-8")
     older = tomllib.loads(text)
     del older["tokenizer"]["vocab_size"], older["train"]["learning_rate"]
     path.write_text(tomli_w.dumps(older), encoding="utf-8")
-    capsys.readouterr()
-    assert train_from_values(values).was_finished
+    assert train_from_values(left_open).was_finished
     assert "changed" not in capsys.readouterr().err
     assert path.read_text(encoding="utf-8") == text
 
@@ -390,26 +397,17 @@ def test_text_that_only_moved_is_the_same_text(quick, tmp_path):
         train_from_values(merge(values, moved))
 
 
-def test_sides_that_changed_places_are_refused(settings, tmp_path):
-    for name in ("one.txt", "two.txt"):
-        side = 0 if name == "one.txt" else 1
-        lines = [line.split("\t")[side] for line in (tmp_path / "numbers.tsv").read_text().splitlines()]
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
-
-    def sides(source: str, target: str) -> dict[str, Any]:
-        values = settings(train=QUICK)
-        del values["data"]["pairs"]
-        return merge(values, {"data": {"source": [str(tmp_path / source)], "target": [str(tmp_path / target)]}})
-
-    values = sides("one.txt", "two.txt")
-    run = train_from_values(values).run
+def test_sides_that_changed_places_are_refused(settings, settle, tmp_path):
+    german, english = map(str, write_sides(tmp_path / "numbers", numbers()))
+    values = settings(data={"source": [german], "target": [english]})
+    del values["data"]["pairs"]
+    run = settle(values)
     before = (run / "config.toml").read_bytes()
-    with pytest.raises(
-        CheckpointError, match=r"data.source was .*one.txt and now is .*two.txt, which has other content"
-    ):
-        train_from_values(sides("two.txt", "one.txt"))
+    refusal = r"data.source was .*numbers.de and now is .*numbers.en, which has other content"
+    with pytest.raises(CheckpointError, match=refusal):
+        train_from_values(merge(values, {"data": {"source": [english], "target": [german]}}))
     assert (run / "config.toml").read_bytes() == before
-    assert train_from_values(values).was_finished
+    settle(values)
 
 
 def test_finished_run_is_published_again_with_changed_decode_settings(quick):
@@ -642,24 +640,14 @@ def test_checkpoints_that_a_killed_run_had_yet_to_remove_are_removed_at_its_end(
 
 def test_a_damaged_newest_checkpoint_is_passed_over(quick, capsys):
     values, run = quick, Path(quick["out"])
-    expected = contents(run)["model/model.safetensors"]
+    expected = Path(shutil.copytree(run / "model", run.parent / "expected"))
     damage_all_weights(run, "step-00000004")
     result = train_from_values(values)
     assert (result.step, result.was_finished) == (4, False)
     err = capsys.readouterr().err
     assert "checkpoint step-00000004 is damaged (model.safetensors is not what its checksum says)" in err
     assert "resuming after step 2" in err
-    torch.testing.assert_close(
-        read_weights(run / "model" / "model.safetensors")[0],
-        load_from(expected, run.parent / "first.safetensors"),
-        rtol=0,
-        atol=0,
-    )
-
-
-def load_from(data: bytes, path: Path) -> dict[str, torch.Tensor]:
-    path.write_bytes(data)
-    return read_weights(path)[0]
+    assert_same_weights(run / "model", expected)
 
 
 def test_a_run_with_damaged_checkpoints_only_says_what_to_do(quick):
@@ -737,9 +725,4 @@ def test_the_python_interface_trains_as_the_command_does(settings, quick_run, ca
     assert result.model.translate(["eins"])[0].source == "eins"
     again = ch.train(config, on_progress=lambda _: pytest.fail("nothing was left to do"))
     assert (again.was_finished, again.verdict, again.metrics) == (True, result.verdict, result.metrics)
-    torch.testing.assert_close(
-        read_weights(result.run / "model" / "model.safetensors")[0],
-        read_weights(quick_run / "model" / "model.safetensors")[0],
-        rtol=0,
-        atol=0,
-    )
+    assert_same_weights(result.run / "model", quick_run / "model")

@@ -11,7 +11,6 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-import torch
 
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.cli.summary import summary
@@ -21,7 +20,6 @@ from clearhead.data.inputs import source_language
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.files import file_sha256
-from clearhead.files.tensors import read_weights
 from clearhead.tokenizers import Tokenizer
 from clearhead.training.layers import Layers
 from clearhead.training.log import read_metrics
@@ -31,7 +29,7 @@ from clearhead.training.run import train_from_values
 from clearhead.training.validation import Validation
 from clearhead.training.warm_start import model_name
 from clearhead.translation.small_model import export_small
-from small_runs import FINISHED_SEED, QUICK, numbers, settings_from, write_numbers, write_tsv
+from small_runs import FINISHED_SEED, QUICK, assert_same_weights, numbers, settings_from, write_numbers, write_tsv
 
 FROM_FINISHED = {"train": {"seed": FINISHED_SEED, "validate_every": 2}}
 
@@ -55,14 +53,6 @@ def started(finished_run, tmp_path_factory):
 
 def gathered(values) -> Layers:
     return gather(Layers().with_("file", values))[0]
-
-
-def weights(directory: Path) -> dict[str, torch.Tensor]:
-    return read_weights(directory / "model.safetensors")[0]
-
-
-def assert_equal(found, expected):
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 def test_a_run_has_shape_and_vocabulary_of_the_model_it_starts_from(started, finished_run):
@@ -136,7 +126,7 @@ def test_a_model_that_is_not_bettered_is_published_as_it_was(from_finished, fini
     run, *_, outcome = astuple(train_from_values(from_finished(train={"average_last": 1})))
     bundle = load_bundle(run)
     assert bundle.info["weights"] == "the model it started from"
-    assert_equal(weights(run / "model"), weights(finished_run / "model"))
+    assert_same_weights(run / "model", finished_run / "model")
     line = "no better than the model it started from, which is published as it was: chrF 30.0, and at most 29.0 after"
     assert outcome.startswith(line)
     assert line in (run / "report.html").read_text(encoding="utf-8")
@@ -149,7 +139,7 @@ def test_few_validation_pairs_decide_nothing_alone(from_finished, finished_run, 
     monkeypatch.setattr("clearhead.training.loop.measure", lambda *_: Validation(3.0, 9.0, "", next(measured), ""))
     run, *_, outcome = astuple(train_from_values(from_finished(train={"average_last": 1})))
     assert load_bundle(run).info["weights"] == "step 2"
-    assert_equal(weights(run / "model-before"), weights(finished_run / "model"))
+    assert_same_weights(run / "model-before", finished_run / "model")
     assert outcome.startswith("undecided, for 5 pairs are too few: chrF ")
     assert f"the model before is kept in {run / 'model-before'}: try both" in outcome
     assert html.escape(outcome, quote=False) in (run / "report.html").read_text(encoding="utf-8")
@@ -175,11 +165,11 @@ def test_a_model_is_called_by_its_directory_or_its_run(path, name):
 def test_run_resumes_without_its_from_model(from_finished, finished_run, tmp_path):
     source = shutil.copytree(finished_run, tmp_path / "source")
     values = from_finished(from_model=str(source), train={"schedule": "constant", "validate_every": 4})
-    whole = weights(train_from_values(values | {"out": str(tmp_path / "whole")}).run / "checkpoints/step-00000004")
+    whole = train_from_values(values | {"out": str(tmp_path / "whole")}).run / "checkpoints/step-00000004"
     run = train_from_values(merge(values, {"train": {"max_steps": 2}})).run
     shutil.rmtree(source)
     assert train_from_values(values).step == 4
-    assert_equal(weights(run / "checkpoints" / "step-00000004"), whole)
+    assert_same_weights(run / "checkpoints" / "step-00000004", whole)
 
 
 def test_imported_from_is_kept_by_fine_tuning(from_finished, make_model_dir):
@@ -228,7 +218,7 @@ def test_resuming_without_a_checkpoint_requires_the_same_from_model(
     records = [record for record in read_metrics(run / "metrics.jsonl") if record["split"] == "valid"]
     assert [record["step"] for record in records] == [0, 2, 4]  # what the killed one had written is not there twice
     again = train_from_values(values | {"out": str(tmp_path / "again"), "from_model": str(tmp_path / "moved")}).run
-    assert_equal(*(weights(path / "checkpoints" / "step-00000004") for path in (run, again)))
+    assert_same_weights(*(path / "checkpoints" / "step-00000004" for path in (run, again)))
 
 
 def test_resumed_run_rejects_another_from_model(from_finished, settle, tmp_path, make_model_dir, monkeypatch):
