@@ -116,22 +116,6 @@ class DocumentOptions(OptionGroup):
             )
         return self.paragraphs or bool(documents)
 
-    def typed_columns(self) -> list[int | str] | None:
-        """Return the columns as numbers or names; quotation marks enclose a name with a comma.
-
-        Raises:
-            ConfigError: If they cannot be read.
-        """
-        return None if self.columns is None else typed_columns("--columns", self.columns)
-
-    def typed_keys(self) -> list[str] | None:
-        """Return the keys; quotation marks enclose a name with a comma.
-
-        Raises:
-            ConfigError: If they cannot be read.
-        """
-        return None if self.keys is None else typed_names("--keys", self.keys)
-
 
 def translate_documents(
     load: Callable[[], AbstractContextManager[Translator]],
@@ -162,7 +146,6 @@ def translate_documents(
     """
     from clearhead.files import display_name, some_names
     from clearhead.formats.document_files import is_binary
-    from clearhead.translation.documents import CHUNK_LINES
     from clearhead.translation.review_page import reporting
 
     targets = _outputs(paths, outputs.output, is_jsonl=outputs.is_jsonl)
@@ -185,10 +168,9 @@ def translate_documents(
                 target,
                 memory,
                 settings,
-                only_missing=document.keeps_finished if options.only_missing is None else options.only_missing,
-                is_jsonl=outputs.is_jsonl,
-                chunk_lines=CHUNK_LINES * workers,
-                only_if=outputs.only_if,
+                outputs,
+                options,
+                workers=workers,
             )
             _tell(display_name(path), document, translated, translator, pages)
 
@@ -205,8 +187,8 @@ def _read(paths: Sequence[str], options: DocumentOptions, *, has_memory: bool) -
     from clearhead.text.lines import first_few
 
     asked = {
-        "columns": options.typed_columns(),
-        "keys": options.typed_keys(),
+        "columns": None if options.columns is None else typed_columns("--columns", options.columns),
+        "keys": None if options.keys is None else typed_names("--keys", options.keys),
         "skip_bad_units": options.skip_bad_units or None,
     }
     languages = {"from_lang": options.from_lang, "to_lang": options.to_lang}
@@ -238,18 +220,18 @@ def _translate(
     output: str | None,
     memory: Lookup | None,
     settings: Mapping[str, Any],
+    outputs: TranslationOptions,
+    options: DocumentOptions,
     *,
-    only_missing: bool,
-    is_jsonl: bool,
-    chunk_lines: int,
-    only_if: float | None,
+    workers: int,
 ) -> list[TranslatedSegment]:
     from clearhead.files import open_output
-    from clearhead.translation.documents import fillings, lines_to_translate, origin_of, translate_document
+    from clearhead.translation.documents import CHUNK_LINES, fillings, lines_to_translate, origin_of, translate_document
     from clearhead.translation.journal import TranslationJournal, journal_path
     from clearhead.translation.result import json_line
 
     memory = memory and cache(memory)
+    only_missing = document.keeps_finished if options.only_missing is None else options.only_missing
     translates = partial(translator.translates, terms=settings.get("terms"))
     lines = lines_to_translate(document, only_missing=only_missing, memory=memory, translates=translates)
     with open_output(output) as out:
@@ -267,12 +249,12 @@ def _translate(
                     only_missing=only_missing,
                     memory=memory,
                     journal=journal,
-                    chunk_lines=chunk_lines,
+                    chunk_lines=CHUNK_LINES * workers,
                     on_progress=advance,
-                    only_if=only_if,
+                    only_if=outputs.only_if,
                     **settings,
                 )
-            if is_jsonl:
+            if outputs.is_jsonl:
                 out.writelines(json_line(_object(one)) + "\n" for one in translated)
             else:
                 out.buffer.write(document.filled(fillings(translated)))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
-from clearhead.files.streams import COMPRESSIONS
+from clearhead.files.streams import format_extension
 from clearhead.text.languages import codes_by_name, is_two_letter_code, usual_code
 
 
@@ -15,10 +14,7 @@ def language_in_name(path: str) -> str | None:
     >>> language_in_name("train.de.gz"), language_in_name("notes.txt"), language_in_name("de")
     ('de', None, None)
     """
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    if suffixes and suffixes[-1] in COMPRESSIONS:
-        suffixes.pop()
-    language = suffixes[-1][1:] if suffixes else ""
+    language = format_extension(path)[1:]
     return language if is_two_letter_code(language) else None
 
 

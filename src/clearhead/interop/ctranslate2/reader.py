@@ -85,12 +85,12 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
         notes.append("vmap.txt is not taken over: `clearhead optimize` learns which tokens translate which")
     info = origin_info(LIBRARY, KIND, package, [path])
     anew = partial(ctranslate2_vocabulary, package, pieces, config)
+    told = {"source_lang": source_lang, "target_lang": target_lang}
     if origin is not None:
         if origin.vocabulary_sha256 is None:
             tokenizer_side(directory / "tokenizer.json", pieces)  # raises if the tokenizer belongs to another model
         unsaid = _UNSAID if "max_positions" in settings else {*_UNSAID, "max_positions"}
         was = undone(origin.model, (), config, tensors, unsaid=unsaid) if is_ours else (config, tensors)
-        told = {"source_lang": source_lang, "target_lang": target_lang}
         bundle, others = own_bundle(origin, directory, was, info, anew, **told)
         if origin.vocabulary_sha256 is not None and not others and listed_pieces(bundle.tokenizer) != pieces:
             raise ModelError(f"{directory}: the lists of tokens are not those of {OWN_VOCABULARY}")
@@ -98,7 +98,6 @@ def import_ctranslate2(directory: Path, kind: str | None, source_lang: str | Non
     else:
         vocabulary = as_vocabulary(anew(), directory)
         require_told(directory, vocabulary.languages, source_lang, target_lang)
-        told = {"source_lang": source_lang, "target_lang": target_lang}
         most = min(config.max_length or 1_024, 1_024)
         decode = read_settings(directory, **_ITS_SEARCH, **told, familiar=False, max_input_tokens=most)
         info = stating(info, source_lang, _package_language(package, "to_code"))

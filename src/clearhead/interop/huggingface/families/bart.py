@@ -83,14 +83,15 @@ def m2m100_config_from(values: Mapping[str, Any]) -> ModelConfig:
     their.require("tie_word_embeddings", True, "M2M100 has one matrix for embeddings and output")
     their.require("normalize_before", True, "M2M100's norm is before the sub-layer")
     their.require("normalize_embedding", False, "M2M100 has no norm over the embedding")
-    pad_id, most = their.token("pad_token_id"), their.positions("max_position_embeddings")
-    if pad_id == their.token("decoder_start_token_id"):
+    settings = _settings(their, norm="pre", positions="sinusoidal_t2t")
+    pad_id, most = settings["pad_id"], settings["max_positions"]
+    if pad_id == settings["bos_id"]:
         their.problems.append("decoder_start_token_id is pad_token_id, which has no position in M2M100")
     if isinstance(most, int) and pad_id >= most + 2:
         their.problems.append(
             f"pad_token_id is {pad_id}, but has a row among M2M100's max_position_embeddings + 2 = {most + 2} positions"
         )
-    return _config(their, norm="pre", positions="sinusoidal_t2t", first_position=pad_id + 1)
+    return their.model_config(**settings, first_position=pad_id + 1)
 
 
 def marian_config_from(values: Mapping[str, Any]) -> ModelConfig:
@@ -151,7 +152,11 @@ def _form(
 
 def _config(their: TheirConfig, **settings: Any) -> ModelConfig:
     """Return our settings from the fields that these families share, and those of one family."""
-    return their.model_config(
+    return their.model_config(**_settings(their, **settings))
+
+
+def _settings(their: TheirConfig, **settings: Any) -> dict[str, Any]:
+    return dict(
         d_model=their["d_model"],
         d_ff=their.same("encoder_ffn_dim", "decoder_ffn_dim"),
         num_heads=their.same("encoder_attention_heads", "decoder_attention_heads"),
