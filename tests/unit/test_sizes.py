@@ -36,7 +36,7 @@ ROOMS = {
     "kernels": 485,
     "model": 1_282,
     "pages": 263,
-    "paper": 6_810,
+    "paper": 6_378,
     "pipelines.py": 259,
     "runtime": 303,
     "serving": 3_874,

@@ -17,6 +17,7 @@ from clearhead.paper.exercises import EXERCISES, Exercise, check, exercise, solu
 from clearhead.paper.exercises.checking import BLANK, check_file
 from clearhead.paper.exercises.exercise import HEADER, same
 from clearhead.paper.exercises.text import exercise_list, summary, workbook
+from clearhead.paper.places import read_table
 from every_run import one_in
 
 BY_NAME = {one.name: one for one in EXERCISES}
@@ -25,6 +26,7 @@ SECTIONS = ["3.1", "3.2.1", "3.2.2", "3.2.3", "3.3", "3.4", "3.5", "4", "5.3", "
 
 def test_there_are_forty_in_the_order_of_the_paper():
     assert [one.number for one in EXERCISES] == list(range(1, 41))
+    assert list(BY_NAME) == list(read_table("exercises/exercises.toml"))
     assert len(BY_NAME) == 40
     places = [SECTIONS.index(one.section) for one in EXERCISES]
     assert places == sorted(places)

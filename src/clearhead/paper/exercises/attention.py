@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clearhead.paper import plain
 from clearhead.paper.errata.materials import standard_normal
-from clearhead.paper.exercises.exercise import Answer, Exercise, equals
+from clearhead.paper.exercises.exercise import Answer, equals, exercise_of
 
 
 def scores(q: Tensor, k: Tensor) -> Tensor:
@@ -74,60 +74,18 @@ def _variance_over_all_signs(d_k: int) -> float:
 
 
 ATTENTION_EXERCISES = (
-    Exercise(
-        number=4,
-        section="3.2.1",
-        solution=scores,
-        blank="q @ k.transpose(-2, -1)",
+    exercise_of(
+        scores,
         test=equals(
             lambda q, k: [plain.matmul(a, plain.transpose(b)) for a, b in zip(q.tolist(), k.tolist(), strict=True)],
             (standard_normal(2, 3, 4, seed=210), standard_normal(2, 5, 4, seed=211)),
         ),
         errata={12: lambda answer: lambda q, k, v: _attention_with(answer, q, k, v)},
-        wrong={
-            "(q @ k.transpose(-2, -1)).softmax(dim=-1)": "These are weights already. The dot products come first, then "
-            "the scale, then the softmax.",
-        },
     ),
-    Exercise(
-        number=5,
-        section="3.2.1",
-        solution=scaled_weights,
-        blank="q.size(-1) ** 0.5",
-        errata={number: lambda answer: answer for number in (1, 2, 3, 4)},
+    exercise_of(scaled_weights, errata={number: lambda answer: answer for number in (1, 2, 3, 4)}),
+    exercise_of(
+        softmax, errata={number: lambda answer: lambda q, k, v: _attention_by(answer, q, k, v) for number in (6, 7)}
     ),
-    Exercise(
-        number=6,
-        section="3.2.1",
-        solution=softmax,
-        blank="exponentials.sum(dim=-1, keepdim=True)",
-        errata={number: lambda answer: lambda q, k, v: _attention_by(answer, q, k, v) for number in (6, 7)},
-        wrong={
-            "exponentials.amax(dim=-1, keepdim=True)": "The largest weight is then 1, but the weights of a query must "
-            "sum to 1.",
-        },
-    ),
-    Exercise(
-        number=7,
-        section="3.2.1",
-        solution=attention,
-        blank="scores.softmax(dim=-1) @ v",
-        errata={number: lambda answer: answer for number in (5, 8, 9, 10)},
-        wrong={
-            "scores / scores.sum(dim=-1, keepdim=True) @ v": "Scores can be negative, so their shares are no weights: "
-            "a softmax comes before the sum (erratum 11).",
-        },
-    ),
-    Exercise(
-        number=8,
-        section="3.2.1",
-        solution=variance_of_a_score,
-        blank="float(d_k)",
-        test=equals(_variance_over_all_signs, (1,), (2,), (4,), (5,)),
-        wrong={
-            "math.sqrt(d_k)": "This is the standard deviation, which is why the scores are divided by it.",
-            "1.0": "The variance is 1 only after the division by sqrt(d_k).",
-            "d_k**2": "The d_k products are independent: their variances are added, not their standard deviations.",
-        },
-    ),
+    exercise_of(attention, errata={number: lambda answer: answer for number in (5, 8, 9, 10)}),
+    exercise_of(variance_of_a_score, test=equals(_variance_over_all_signs, (1,), (2,), (4,), (5,))),
 )

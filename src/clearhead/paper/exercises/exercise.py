@@ -1,7 +1,8 @@
 """An exercise: a function of the paper with a blank, the tests of what is filled in, and known wrong answers.
 
 The functions of exercises are short and take plain tensors and numbers. An exercise shows the source of its solution
-with one expression replaced by `...`, so the two cannot differ in anything else.
+with one expression replaced by `...`, so the two cannot differ in anything else. Which expression that is, and what is
+filled in by mistake, is in `exercises.toml`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from torch import Tensor
 
 from clearhead.errors import ClearheadError
 from clearhead.paper.errata.erratum import CheckResult
+from clearhead.paper.places import read_table
 
 Answer = Callable[..., Any]
 Test = Callable[[Answer], CheckResult]
@@ -50,11 +53,11 @@ class Exercise:
     """The complete function; its docstring is the task."""
     blank: str
     """The expression of the solution that is to be filled in."""
-    wrong: Mapping[str, str] = field(default_factory=dict)
+    wrong: Mapping[str, str]
     """Wrong expression -> hint, for mistakes that no erratum of `errata` recognizes."""
-    test: Test | None = None
+    test: Test | None
     """Comparison with a reference that is computed in another way; None where those of `errata` are enough."""
-    errata: Mapping[int, Callable[[Answer], Any]] = field(default_factory=dict)
+    errata: Mapping[int, Callable[[Answer], Any]]
     """Number of an erratum whose test an answer must pass -> makes of an answer the version that it measures."""
 
     @property
@@ -69,6 +72,19 @@ class Exercise:
     def filled(self, expression: str) -> Answer:
         """Return the function with an expression in the blank."""
         return functions_of(HEADER + self.source(expression), f"<exercise {self.number}>")[self.name]
+
+
+_TABLE = read_table("exercises/exercises.toml")
+"""Name of the function -> number, section, blank and known mistakes of an exercise."""
+
+
+def exercise_of(
+    solution: Answer, *, test: Test | None = None, errata: Mapping[int, Callable[[Answer], Any]] = MappingProxyType({})
+) -> Exercise:
+    """Return the exercise on a function, of which `exercises.toml` has the rest; see `Exercise`."""
+    said = _TABLE[solution.__name__]
+    wrong = {expression: " ".join(hint.split()) for expression, hint in said.get("wrong", {}).items()}
+    return Exercise(solution=solution, test=test, errata=errata, **{**said, "wrong": wrong})
 
 
 def functions_of(code: str | bytes, file: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from clearhead.model.positions import sinusoidal_positions
 from clearhead.model.transformer import Transformer
 from clearhead.paper import plain
 from clearhead.paper.errata.materials import standard_normal
-from clearhead.paper.exercises.exercise import Answer, Exercise, equals
+from clearhead.paper.exercises.exercise import Answer, equals, exercise_of
 
 
 def feed_forward(x: Tensor, w_1: Tensor, b_1: Tensor, w_2: Tensor, b_2: Tensor) -> Tensor:
@@ -103,95 +103,23 @@ def _scaled(ids: Tensor, table: Tensor) -> plain.Matrix:
 
 
 LAYERS_EXERCISES = (
-    Exercise(
-        number=19,
-        section="3.3",
-        solution=feed_forward,
-        blank="torch.relu(x @ w_1 + b_1)",
-        errata={30: lambda answer: lambda network, x: _network(answer, network, x)},
-        wrong={
-            "torch.relu(x @ w_1) + b_1": "The bias is added before the maximum: max(0, x W1 + b1).",
-            "torch.relu(x) @ w_1 + b_1": "The maximum is of the hidden layer, not of x.",
-            "torch.sigmoid(x @ w_1 + b_1)": "The activation is max(0, .), not a sigmoid.",
-            "torch.nn.functional.gelu(x @ w_1 + b_1)": "GELU is BERT's activation (erratum 31); the paper's is "
-            "max(0, .).",
-        },
-    ),
-    Exercise(
-        number=20,
-        section="3.4",
-        solution=embed,
-        blank="math.sqrt(table.size(1))",
-        test=equals(_scaled, (torch.tensor([3, 8, 3]), _TABLE), (torch.tensor([6, 0]), _LONG_TABLE)),
-        wrong={
-            "1.0": "The factor is missing (erratum 32).",
-            "table.size(1)": "This is d_model; the factor is its square root (compare erratum 32).",
-            "math.sqrt(table.size(0))": "This is the size of the vocabulary. The factor depends on the width d_model.",
-            "table.size(1) ** -0.5": "This divides by sqrt(d_model), as scores are divided by sqrt(d_k). Embeddings "
-            "are multiplied.",
-        },
-    ),
-    Exercise(
-        number=21,
-        section="3.4",
-        solution=next_token_probabilities,
-        blank="logits.softmax(dim=-1)",
+    exercise_of(feed_forward, errata={30: lambda answer: lambda network, x: _network(answer, network, x)}),
+    exercise_of(embed, test=equals(_scaled, (torch.tensor([3, 8, 3]), _TABLE), (torch.tensor([6, 0]), _LONG_TABLE))),
+    exercise_of(
+        next_token_probabilities,
         errata={36: lambda answer: lambda model, source, target: answer(model(source, target)[0])[None]},
-        wrong={
-            "logits.sigmoid()": "Each is between 0 and 1, but those of a position do not sum to 1.",
-            "logits.log_softmax(dim=-1)": "These are the logarithms of the probabilities.",
-        },
     ),
-    Exercise(
-        number=22,
-        section="3.5",
-        solution=angle,
-        blank="position / 10_000 ** (2 * pair / d_model)",
+    exercise_of(
+        angle,
         test=equals(
             lambda position, pair, d_model: math.exp(math.log(position) - math.log(10_000) * 2 * pair / d_model),
             *((position, pair, 8) for position in (1, 7, 40) for pair in range(4)),
         ),
-        wrong={
-            "position / 10_000 ** (pair / d_model)": "The exponent is 2i / d_model, so the wavelengths go up to "
-            "10000 * 2 pi. With i / d_model they go up to 100 * 2 pi.",
-            "position * 10_000 ** (2 * pair / d_model)": "The angle becomes smaller with i: the wavelengths grow.",
-            "position / 10_000 ** (2 * pair / (d_model - 2))": "These are the wavelengths of tensor2tensor's code. The "
-            "paper divides by d_model.",
-            "2 * math.pi * position / 10_000 ** (2 * pair / d_model)": "The paper's formula has no 2 pi; its "
-            "wavelengths do.",
-        },
     ),
-    Exercise(
-        number=23,
-        section="3.5",
-        solution=positional_encodings,
-        blank="torch.stack((sines, cosines), dim=-1).flatten(1)",
-        test=equals(_encodings, (standard_normal(5, 3, seed=242),)),
-        wrong={
-            "torch.cat((sines, cosines), dim=-1)": "All sines, then all cosines: this is the order of Marian and of "
-            "tensor2tensor. The paper prints sine and cosine of each angle side by side.",
-            "sines.repeat_interleave(2, dim=-1)": "These are sines alone. With the cosine beside it, a pair says where "
-            "on the wave a position is.",
-            "torch.stack((cosines, sines), dim=-1).flatten(1)": "The even numbers are sines, the odd ones cosines.",
-        },
-    ),
-    Exercise(
-        number=24,
-        section="3.5",
-        solution=first_input,
-        blank="words * math.sqrt(table.size(1)) + positions",
-        errata={35: lambda answer: lambda model, ids: _encoder_input(answer, model, ids)},
-        wrong={
-            "torch.cat([words * math.sqrt(table.size(1)), positions], dim=-1)": "This is concatenated, so it is twice "
-            "as wide. Positions are added (erratum 35).",
-            "words + positions": "The factor sqrt(d_model) is missing (erratum 32).",
-        },
-    ),
-    Exercise(
-        number=25,
-        section="3.5",
-        solution=moved,
-        blank="cosine * math.cos(offset) - sine * math.sin(offset)",
+    exercise_of(positional_encodings, test=equals(_encodings, (standard_normal(5, 3, seed=242),))),
+    exercise_of(first_input, errata={35: lambda answer: lambda model, ids: _encoder_input(answer, model, ids)}),
+    exercise_of(
+        moved,
         test=equals(
             lambda sine, cosine, offset: (
                 math.sin(math.atan2(sine, cosine) + offset),
@@ -199,11 +127,5 @@ LAYERS_EXERCISES = (
             ),
             *((math.sin(start), math.cos(start), offset) for start in (0.3, 2.0) for offset in (0.5, -4.0)),
         ),
-        wrong={
-            "cosine * math.cos(offset) + sine * math.sin(offset)": "This is the cosine of the difference: an encoding "
-            "moved back.",
-            "cosine + math.cos(offset)": "The cosine of a sum is not the sum of the cosines.",
-            "math.cos(cosine + offset)": "`cosine` is the cosine of the angle, not the angle.",
-        },
     ),
 )

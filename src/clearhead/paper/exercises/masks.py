@@ -15,7 +15,7 @@ from clearhead.model.attention import MultiHeadAttention
 from clearhead.paper import plain
 from clearhead.paper.errata.masks import Run, masked_by
 from clearhead.paper.errata.materials import head_matrices, standard_normal
-from clearhead.paper.exercises.exercise import Answer, Exercise, equals
+from clearhead.paper.exercises.exercise import Answer, equals, exercise_of
 
 
 def cross_attention(states: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> Tensor:
@@ -106,74 +106,18 @@ _MATRICES = tuple(standard_normal(6, 4, seed=seed) for seed in (232, 233, 234))
 
 
 MASKS_EXERCISES = (
-    Exercise(
-        number=14,
-        section="3.2.3",
-        solution=cross_attention,
-        blank="states @ w_q, memory @ w_k, memory @ w_v",
-        test=equals(_cross, (_STATES, _MEMORY, *_MATRICES)),
-        errata={22: _multi_head},
-        wrong={
-            "memory @ w_q, states @ w_k, memory @ w_v": "The memory asks and the states answer. Queries are of the "
-            "decoder, keys of the memory.",
-            "states @ w_q, states @ w_k, states @ w_v": "This is self-attention: the source is not seen.",
-            "states, memory, memory": "The projections W^Q, W^K and W^V are missing (erratum 14).",
-        },
-    ),
-    Exercise(
-        number=15,
-        section="3.2.3",
-        solution=hide,
-        blank="scores.masked_fill(~mask, -math.inf)",
-        errata={19: _with_scores_of},
-        wrong={
-            "scores.masked_fill(mask, -math.inf)": "This hides what may be seen: the mask is True where a key may be "
-            "seen.",
-            "scores": "Nothing is hidden.",
-            "scores.masked_fill(~mask, 1e9)": "The sign of the number is missing: hidden keys get all the weight.",
-        },
-    ),
-    Exercise(
-        number=16,
-        section="3.2.3",
-        solution=causal_mask,
-        blank="everything.tril()",
+    exercise_of(cross_attention, test=equals(_cross, (_STATES, _MEMORY, *_MATRICES)), errata={22: _multi_head}),
+    exercise_of(hide, errata={19: _with_scores_of}),
+    exercise_of(
+        causal_mask,
         test=equals(lambda length: [[s <= t for s in range(length)] for t in range(length)], (1,), (4,)),
         errata={20: _layer_with, 21: _layer_with},
-        wrong={
-            "everything.tril(-1)": "A position may see itself: its input is the token before the one that it predicts. "
-            "And the first row would see nothing, so that its softmax is NaN.",
-            "everything": "All is seen, also the token to predict (erratum 21).",
-        },
     ),
-    Exercise(
-        number=17,
-        section="3.2.3",
-        solution=padding_mask,
-        blank="(ids != pad_id)[:, None, None, :]",
+    exercise_of(
+        padding_mask,
         test=equals(
             lambda ids, pad_id: [[[[id != pad_id for id in row]]] for row in ids.tolist()], (_IDS, 0), (_IDS, 9)
         ),
-        wrong={
-            "(ids == pad_id)[:, None, None, :]": "This is True for padding. The mask is True for what may be seen.",
-            "(ids != pad_id)[:, None, :, None]": "This hides queries: rows of scores. The softmax of a hidden row is "
-            "NaN, and the other rows still see padding.",
-            "(ids != 0)[:, None, None, :]": "The id of padding is an argument; it is not 0 in every vocabulary.",
-            "ids != pad_id": "The mask [B, S] must become [B, 1, 1, S], so that it applies to all heads and queries.",
-        },
     ),
-    Exercise(
-        number=18,
-        section="3.2.3",
-        solution=decoder_mask,
-        blank="is_causal & is_token",
-        test=equals(_in_both, (torch.ones(5, 5).tril().bool(), (_IDS != 0)[:, None, None, :])),
-        wrong={
-            "is_causal | is_token": "A position may be seen if both masks allow it; `|` asks for one of them.",
-            "is_causal.expand(len(is_token), 1, -1, -1)": "Padding is not hidden. At the end of a target the causal "
-            "mask hides it from every token (erratum 21), but not where padding is at the beginning.",
-            "is_token.expand(-1, -1, is_causal.size(0), -1)": "Later positions are not hidden (erratum 21).",
-            "is_causal ^ is_token": "This is True where the masks differ; a position may be seen if both allow it.",
-        },
-    ),
+    exercise_of(decoder_mask, test=equals(_in_both, (torch.ones(5, 5).tril().bool(), (_IDS != 0)[:, None, None, :]))),
 )

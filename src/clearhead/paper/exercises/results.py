@@ -16,7 +16,7 @@ from torch import Tensor
 from clearhead.config import ModelConfig
 from clearhead.model.transformer import Transformer
 from clearhead.paper.errata.materials import on_meta, standard_normal, word_ids
-from clearhead.paper.exercises.exercise import Answer, Exercise, equals
+from clearhead.paper.exercises.exercise import Answer, equals, exercise_of
 
 
 def greedy(next_logits: Callable[[list[int]], Tensor], bos_id: int, eos_id: int, max_length: int) -> list[int]:
@@ -135,125 +135,42 @@ _LOG_PROBS = (2 * standard_normal(3, 5, seed=260)).log_softmax(dim=-1)
 
 
 RESULTS_EXERCISES = (
-    Exercise(
-        number=34,
-        section="6.1",
-        solution=greedy,
-        blank="next_logits([bos_id, *tokens])",
-        errata={39: _greedy_of},
-        wrong={
-            "next_logits([bos_id])": "The decoder always reads the start token alone, so it writes the same token for "
-            "ever. What was written becomes the next input.",
-            "next_logits([bos_id, *tokens[-1:]])": "The decoder reads the last token alone; it needs all that was "
-            "written.",
-            "next_logits([bos_id, *tokens[:-1]])": "The last token that was written is missing.",
-            "-next_logits([bos_id, *tokens])": "This takes the least probable token.",
-        },
-    ),
-    Exercise(
-        number=35,
-        section="6.1",
-        solution=beam_step,
-        blank="scores[:, None] + log_probs",
+    exercise_of(greedy, errata={39: _greedy_of}),
+    exercise_of(
+        beam_step,
         test=equals(
             _best_continuations,
             (torch.tensor([-0.5, -1.0, -4.0]), _LOG_PROBS),
             (torch.tensor([-0.1, -1.0, -1.1]), _LOG_PROBS),
         ),
-        wrong={
-            "log_probs": "The scores so far are forgotten: a bad hypothesis with a sure next token would win.",
-            "scores[:, None] * log_probs": "Log-probabilities are added; their probabilities are multiplied.",
-            "scores[:, None] + log_probs.exp()": "A logarithm and a probability are added; the logarithm of the "
-            "probability is meant.",
-            "scores[:, None] - log_probs": "The sign: log-probabilities are added.",
-        },
     ),
-    Exercise(
-        number=36,
-        section="6.1",
-        solution=length_penalty,
-        blank="((5 + length) / (5 + 1)) ** alpha",
+    exercise_of(
+        length_penalty,
         test=equals(
             lambda length, alpha: math.exp(alpha * (math.log(5 + length) - math.log(6))),
             *((length, alpha) for length in (1, 7, 40) for alpha in (0.0, 0.6, 1.0)),
         ),
-        wrong={
-            "(5 + length) ** alpha / (5 + 1)": "The power is of the whole fraction, so that a single token has the "
-            "penalty 1.",
-            "length**alpha": "This is the length to a power, as other toolkits use it; the paper's penalty (Wu et al. "
-            "2016) adds 5.",
-            "(5 + length) ** alpha": "The division by (5 + 1)^alpha is missing.",
-            "((5 + length) / (5 + 1)) * alpha": "Alpha is the exponent.",
-            "((5 + length) / (5 + 1)) ** -alpha": "The log-probability is divided by the penalty, so the exponent is "
-            "positive.",
-        },
     ),
-    Exercise(
-        number=37,
-        section="6.1",
-        solution=matches,
-        blank="min(count, in_reference[word])",
+    exercise_of(
+        matches,
         test=equals(
             _matches_one_by_one,
             (["the", "the", "the", "cat"], ["the", "cat", "sat", "on", "the", "mat"]),
             (["a", "dog"], ["a", "a", "dog"]),
             (["no", "word", "fits"], ["another", "text"]),
         ),
-        wrong={
-            "count * (word in in_reference)": "`the the the` would be a perfect translation: the count is limited by "
-            "that in the reference.",
-            "in_reference[word]": "A word counts at most as often as the translation has it.",
-            "(word in in_reference)": "A word that both have twice counts twice.",
-            "max(count, in_reference[word])": "The smaller of the two counts.",
-        },
     ),
-    Exercise(
-        number=38,
-        section="6.1",
-        solution=brevity_penalty,
-        blank="min(1.0, math.exp(1 - reference_length / hypothesis_length))",
-        test=equals(_brevity, (8, 10), (10, 10), (15, 10), (1, 3)),
-        wrong={
-            "math.exp(1 - reference_length / hypothesis_length)": "Translations longer than the references would gain: "
-            "the factor is at most 1.",
-            "min(1.0, hypothesis_length / reference_length)": "The factor falls exponentially, not in proportion.",
-            "min(1.0, math.exp(1 - hypothesis_length / reference_length))": "The other way round: short translations "
-            "are punished. Long ones have lower precisions already.",
-            "1.0": "There is no penalty: one sure word would be a perfect translation.",
-        },
+    exercise_of(brevity_penalty, test=equals(_brevity, (8, 10), (10, 10), (15, 10), (1, 3))),
+    exercise_of(
+        num_parameters, test=equals(_counted, (37_000, 512, 2_048, 6), (100, 64, 128, 1), (1_000, 256, 1_024, 2))
     ),
-    Exercise(
-        number=39,
-        section="6.2",
-        solution=num_parameters,
-        blank="2 * attention + feed_forward + 3 * norm",
-        test=equals(_counted, (37_000, 512, 2_048, 6), (100, 64, 128, 1), (1_000, 256, 1_024, 2)),
-        wrong={
-            "attention + feed_forward + 2 * norm": "This is an encoder layer, without cross-attention and its norm.",
-            "2 * attention + feed_forward + 2 * norm": "Three sub-layers have three norms.",
-            "attention + feed_forward + 3 * norm": "There are two attention sub-layers: to the target and to the "
-            "source.",
-            "2 * attention + 2 * feed_forward + 3 * norm": "A decoder layer has one feed-forward network.",
-            "2 * (attention + 4 * d_model) + feed_forward + 3 * norm": "The projections of attention have no biases in "
-            "the paper.",
-        },
-    ),
-    Exercise(
-        number=40,
-        section="6.3",
-        solution=f1,
-        blank="2 * precision * recall / (precision + recall)",
+    exercise_of(
+        f1,
         test=equals(
             lambda precision, recall: statistics.harmonic_mean([precision, recall]),
             (0.9, 0.5),
             (0.913, 0.927),
             (1.0, 0.01),
         ),
-        wrong={
-            "(precision + recall) / 2": "This is the arithmetic mean: with precision 1, recall 0 has the score 0.5.",
-            "math.sqrt(precision * recall)": "This is the geometric mean.",
-            "precision * recall / (precision + recall)": "This is half of it: with both 1, it must be 1.",
-            "min(precision, recall)": "This ignores the better of the two.",
-        },
     ),
 )

@@ -14,7 +14,7 @@ from torch.nn import functional
 from clearhead.paper import plain
 from clearhead.paper.errata.materials import standard_normal
 from clearhead.paper.errata.outputs import with_inputs
-from clearhead.paper.exercises.exercise import Exercise, equals
+from clearhead.paper.exercises.exercise import equals, exercise_of
 
 
 def layer_norm(x: Tensor) -> Tensor:
@@ -58,47 +58,15 @@ _X = 2 * standard_normal(5, 6, seed=200) + torch.arange(5.0)[:, None]
 
 
 STACKS_EXERCISES = (
-    Exercise(
-        number=1,
-        section="3.1",
-        solution=layer_norm,
-        blank="centred.square().mean(dim=-1, keepdim=True)",
-        test=equals(_plain_norm, (_X,)),
-        wrong={
-            "x.var(dim=-1, keepdim=True)": "The sum of squares is divided by D - 1. A layer norm divides by D: "
-            "`unbiased=False`.",
-            "centred.square().mean()": "This is one variance for the whole tensor. Each position has its own.",
-            "centred.square().mean(dim=0, keepdim=True)": "This averages over the positions, as a batch norm does. "
-            "A layer norm averages over the D numbers of one position.",
-            "centred.square().sum(dim=-1, keepdim=True)": "This is the sum of the squares; the variance is their mean.",
-            "x.square().mean(dim=-1, keepdim=True)": "The squares are of x itself, so the mean counts as variance too.",
-        },
-    ),
-    Exercise(
-        number=2,
-        section="3.1",
-        solution=add_and_norm,
-        blank="norm(x + sublayer(x))",
+    exercise_of(layer_norm, test=equals(_plain_norm, (_X,))),
+    exercise_of(
+        add_and_norm,
         test=equals(lambda x, sublayer, norm: _plain_norm(torch.add(x, sublayer(x))), (_X, _sublayer, _norm)),
         errata={44: lambda answer: lambda residual, x, update: answer(x, lambda _: update, residual.norm)},
-        wrong={
-            "x + sublayer(norm(x))": "This is pre-norm, the order of later models. The paper normalises the sum.",
-            "norm(x) + sublayer(x)": "The norm is of x alone; the paper normalises the sum.",
-            "x + sublayer(x)": "The norm is missing: sums alone grow with every sub-layer (erratum 44).",
-        },
     ),
-    Exercise(
-        number=3,
-        section="3.1",
-        solution=shift_right,
-        blank="[bos_id, *target[:-1]]",
+    exercise_of(
+        shift_right,
         test=equals(lambda target, bos_id: [bos_id, 6, 9, 3], ([6, 9, 3, 2], 1), ([6, 9, 3, 8], 5)),
         errata={38: lambda answer: with_inputs(lambda target: answer(target, 1))},
-        wrong={
-            "[*target[1:], bos_id]": "This is shifted left: at each position the decoder reads the token after the one "
-            "that it has to write.",
-            "[bos_id, *target]": "The list is one longer than the target. The last token is never read: nothing "
-            "follows it.",
-        },
     ),
 )

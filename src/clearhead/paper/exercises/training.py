@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from clearhead.paper import plain
 from clearhead.paper.errata.materials import standard_normal
-from clearhead.paper.exercises.exercise import Answer, Exercise, equals
+from clearhead.paper.exercises.exercise import Answer, equals, exercise_of
 
 
 def multiply_adds(n: int, d: int) -> int:
@@ -161,97 +161,22 @@ def _cross_entropy(answer: Answer) -> Answer:
 
 
 TRAINING_EXERCISES = (
-    Exercise(
-        number=26,
-        section="4",
-        solution=multiply_adds,
-        blank="2 * n * n * d",
-        test=equals(_counted_multiply_adds, (3, 5), (6, 2), (1, 4)),
-        wrong={
-            "n * n * d": "This is the order of growth in Table 1, or one of the two products. Q K^T and the weights "
-            "times V each take that many.",
-            "4 * n * n * d": "These are operations: a multiply-add is a multiplication and an addition.",
-            "2 * n * d * d": "This is a projection's growth: twice n d^2. Equation 1 has n queries times n keys.",
-        },
+    exercise_of(multiply_adds, test=equals(_counted_multiply_adds, (3, 5), (6, 2), (1, 4))),
+    exercise_of(attention_is_cheaper, errata={40: lambda answer: answer}),
+    exercise_of(layers_to_connect, test=equals(_simulated_layers, (9, 3), (10, 3), (7, 2), (20, 5), (1, 4))),
+    exercise_of(
+        learning_rate, test=equals(_two_arms, (1, 512, 4000), (4000, 512, 4000), (100_000, 512, 4000), (50, 1024, 100))
     ),
-    Exercise(
-        number=27,
-        section="4",
-        solution=attention_is_cheaper,
-        blank="n < d",
-        errata={40: lambda answer: answer},
-        wrong={
-            "n <= d": "With n = d both take as many: n^2 d is n d^2.",
-            "d < n": "The other way round: with n words, attention grows with n^2.",
-        },
-    ),
-    Exercise(
-        number=28,
-        section="4",
-        solution=layers_to_connect,
-        blank="math.ceil((n - 1) / (k - 1))",
-        test=equals(_simulated_layers, (9, 3), (10, 3), (7, 2), (20, 5), (1, 4)),
-        wrong={
-            "math.ceil(n / k)": "O(n / k) is the order of growth. A layer reaches k - 1 positions further back, and "
-            "the first word is n - 1 positions before the last.",
-            "1": "That is self-attention: each position reads all others.",
-            "n - 1": "That is recurrence: one step for each word.",
-            "math.ceil(math.log(n, k))": "That is for dilated convolutions, each of which reaches k times as far as "
-            "the one before.",
-        },
-    ),
-    Exercise(
-        number=29,
-        section="5.3",
-        solution=learning_rate,
-        blank="min(step**-0.5, step * warmup_steps**-1.5)",
-        test=equals(_two_arms, (1, 512, 4000), (4000, 512, 4000), (100_000, 512, 4000), (50, 1024, 100)),
-        wrong={
-            "max(step**-0.5, step * warmup_steps**-1.5)": "The rate would be highest at the start and grow for ever: "
-            "the smaller of the two is taken.",
-            "step**-0.5": "The warm-up is missing: this is step^-0.5 from the first step on.",
-            "step * warmup_steps**-1.5": "It never falls after the warm-up.",
-            "min(step**-0.5, step * warmup_steps**-0.5)": "The two do not meet at the end of the warm-up: the "
-            "exponent of warmup_steps is -1.5.",
-        },
-    ),
-    Exercise(
-        number=30,
-        section="5.3",
-        solution=adam_step,
-        blank="first / (1 - 0.9**step)",
-        test=equals(_adam, ([0.5, -2.0, 1.5, 0.25], 0.01), of=_several_steps),
-        wrong={
-            "first": "The correction is missing: the first moment is too small at first, as it begins at 0.",
-            "first / (1 - 0.9)": "The correction depends on the step: by then 1 - beta_1^step of the weight is on "
-            "real gradients.",
-            "first / (1 - 0.98**step)": "This is the correction with beta_2; the first moment decays with beta_1.",
-            "first / (1 - 0.999**step)": "0.999 is Adam's default for beta_2; the paper's is 0.98, and the first "
-            "moment decays with beta_1.",
-        },
-    ),
-    Exercise(
-        number=31,
-        section="5.4",
-        solution=residual_dropout,
-        blank="norm(x + dropout(sublayer(x)))",
+    exercise_of(adam_step, test=equals(_adam, ([0.5, -2.0, 1.5, 0.25], 0.01), of=_several_steps)),
+    exercise_of(
+        residual_dropout,
         test=equals(
             _with_dropout,
             (standard_normal(4, 5, seed=250), lambda x: (2 * x).tanh() + x.roll(1, dims=0), _norm, _dropped),
         ),
-        wrong={
-            "norm(dropout(x + sublayer(x)))": "This drops parts of x too. Dropout comes before the addition, so that "
-            "the residual connection stays whole.",
-            "dropout(norm(x + sublayer(x)))": "Dropout comes before the addition and the norm, not after them.",
-            "norm(x + sublayer(dropout(x)))": "The output of the sub-layer is dropped, not its input.",
-            "norm(x + sublayer(x))": "There is no dropout.",
-        },
     ),
-    Exercise(
-        number=32,
-        section="5.4",
-        solution=smoothed_target,
-        blank="epsilon / vocab_size",
+    exercise_of(
+        smoothed_target,
         test=equals(
             plain.smoothed_cross_entropy,
             ([0.5, -1.0, 2.0, 0.0], 2, 0.1),
@@ -259,31 +184,13 @@ TRAINING_EXERCISES = (
             ([0.0] * 5, 0, 0.1),
             of=_cross_entropy,
         ),
-        wrong={
-            "epsilon / (vocab_size - 1)": "The share is of all V tokens. (tensor2tensor gives eps / (V - 1) to all but "
-            "the right one.)",
-            "epsilon": "The probabilities must sum to 1: epsilon is shared among the tokens.",
-            "0": "Nothing is spread: the probabilities sum to 1 - epsilon.",
-            "1 / vocab_size": "Only epsilon is spread; the right token keeps 1 - epsilon.",
-        },
     ),
-    Exercise(
-        number=33,
-        section="5.4",
-        solution=perplexity,
-        blank="math.exp(-sum(log_probs) / len(log_probs))",
+    exercise_of(
+        perplexity,
         test=equals(
             lambda log_probs: math.prod(math.exp(each) for each in log_probs) ** (-1 / len(log_probs)),
             ([math.log(0.25)] * 3,),
             ([math.log(0.5), math.log(0.1), math.log(0.9), math.log(0.05)],),
         ),
-        wrong={
-            "2 ** (-sum(log_probs) / len(log_probs))": "The logarithms are natural, so the base is e.",
-            "math.exp(-sum(log_probs))": "This is of the whole text: divide by the number of tokens.",
-            "-sum(log_probs) / len(log_probs)": "This is the cross-entropy; the perplexity is e to its power.",
-            "sum(math.exp(-each) for each in log_probs) / len(log_probs)": "The logarithms are averaged, not the "
-            "reciprocals of the probabilities.",
-            "math.exp(sum(log_probs) / len(log_probs))": "The sign: a perplexity is at least 1.",
-        },
     ),
 )
