@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from clearhead.config import ModelConfig
-from clearhead.decoding.decode import on_threads
-from clearhead.decoding.helper_threads import helpers
-from clearhead.decoding.sentence import advice_on_memory, length_batches
+from clearhead.decoding.decode import PairEngine, of_pairs
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -52,13 +50,8 @@ class AlignmentHead(NamedTuple):
 
 
 @runtime_checkable  # so that tests can check annotations
-class Attending(Protocol):
+class Attending(PairEngine, Protocol):
     """The inference engine of one encoder-decoder."""
-
-    most_scored: int
-
-    def num_workers(self, most: int) -> int:
-        """Return how many threads should work in parallel, at most `most`."""
 
     def cross_attention(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
@@ -86,15 +79,11 @@ def attended(
         on_progress: Called with the number of pairs finished, after each batch.
     """
 
-    def of_head(cross: Float[np.ndarray, "L H T S"]) -> Float[np.ndarray, "T S"]:
-        return head.of(cross).copy()  # a view would keep the weights of all heads
+    def weights(_: list[int], *pairs: list[list[int]]) -> list[Float[np.ndarray, "T S"]]:
+        # Copied, for a view would keep the weights of all heads.
+        return [head.of(cross).copy() for cross in engine.cross_attention(*pairs)]
 
-    found: dict[int, Float[np.ndarray, "T S"]] = {}
-    for indices, weights in _in_batches(engine, sources, targets, batch_tokens, of_head):
-        found.update(zip(indices, weights, strict=True))
-        if on_progress is not None:
-            on_progress(len(indices))
-    return [found[index] for index in range(len(sources))]
+    return of_pairs(engine, weights, sources, targets, batch_tokens=batch_tokens, on_progress=on_progress)
 
 
 def candidates(
@@ -120,27 +109,10 @@ def candidates(
         for head in (None, *range(config.num_heads))
         for is_reading in (False, True)
     ]
-    found: dict[int, Float[np.ndarray, "L H T S"]] = {}
-    for indices, weights in _in_batches(engine, sources, targets, batch_tokens, lambda cross: cross):
-        found.update(zip(indices, weights, strict=True))
+
+    def weights(_: list[int], *pairs: list[list[int]]) -> list[Float[np.ndarray, "L H T S"]]:
+        return engine.cross_attention(*pairs)
+
+    found = of_pairs(engine, weights, sources, targets, batch_tokens=batch_tokens, on_progress=None)
     for head in heads:
-        yield head, [head.of(found[index]) for index in range(len(sources))]
-
-
-def _in_batches(
-    engine: Attending,
-    sources: Sequence[list[int]],
-    targets: Sequence[list[int]],
-    batch_tokens: int,
-    kept: Callable[[Float[np.ndarray, "L H T S"]], np.ndarray],
-) -> Iterator[tuple[list[int], list[np.ndarray]]]:
-    """Yield the indices of the pairs in each batch, and what is kept of the cross-attention of each pair."""
-    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))
-
-    def weights(indices: list[int]) -> list[np.ndarray]:
-        pairs = [sources[index] for index in indices], [targets[index] for index in indices]
-        return list(map(kept, engine.cross_attention(*pairs)))
-
-    with advice_on_memory(batch_tokens), helpers.call():
-        yield from zip(batches, on_threads(weights, batches, engine.num_workers(len(batches))), strict=True)
+        yield head, [head.of(cross) for cross in found]

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -162,33 +162,69 @@ def score(
     pad_id = None if config.is_decoder_alone else config.pad_id
     check_ids(sources, config.source_vocabulary, pad_id, "source")
     check_ids(targets, config.vocab_size, pad_id, "target")
-    results = [0.0] * len(sources)
-    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))
 
-    def totals(indices: list[int]) -> list[float]:
-        pairs = [sources[i] for i in indices], [targets[i] for i in indices]
+    def totals(indices: list[int], *pairs: list[list[int]]) -> list[float]:
         with engine.computing():
             if not any(given):
-                return engine.score(*pairs)
-            log_probs = engine.token_log_probs(*pairs)
-        # Add in the same order and precision as the search.
-        rest = (one[given[i] :] for i, one in zip(indices, log_probs, strict=True))
-        return [float(np.cumsum(one)[-1]) for one in rest]
+                found = engine.score(*pairs)
+            else:
+                # Add in the same order and precision as the search.
+                log_probs = zip(indices, engine.token_log_probs(*pairs), strict=True)
+                found = [float(np.cumsum(one[given[i] :])[-1]) for i, one in log_probs]
+        if not all(map(math.isfinite, found)):
+            raise ModelError(NO_NUMBERS)
+        return found
+
+    return of_pairs(engine, totals, sources, targets, batch_tokens=batch_tokens, on_progress=on_progress)
+
+
+@runtime_checkable  # so that tests can check annotations
+class PairEngine(Protocol):
+    """An engine that computes given pairs of source and target in batches, several at once."""
+
+    most_scored: int
+
+    def num_workers(self, most: int) -> int:
+        """Return how many threads should work in parallel, at most `most`."""
+
+
+def of_pairs(
+    engine: PairEngine,
+    function: Callable[[list[int], list[list[int]], list[list[int]]], Sequence[_Result]],
+    sources: Sequence[list[int]],
+    targets: Sequence[list[int]],
+    *,
+    batch_tokens: int,
+    on_progress: Callable[[int], None] | None,
+) -> list[_Result]:
+    """Return the results of a function for pairs, in order, computed in batches of pairs of similar length.
+
+    Args:
+        engine: The engine that the function computes with.
+        function: Returns the result of each pair of a batch from their indices, sources and targets; called by several
+            threads.
+        sources: Source ids, ended by `eos_id`.
+        targets: Target ids, ended by `eos_id`.
+        batch_tokens: Tokens of the longer side per batch, padding included.
+        on_progress: Called with the number of pairs finished, after each batch.
+    """
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))
+    found: dict[int, _Result] = {}
+
+    def computed(indices: list[int]) -> Sequence[_Result]:
+        return function(indices, [sources[index] for index in indices], [targets[index] for index in indices])
 
     threads = engine.num_workers(len(batches))
     with advice_on_memory(batch_tokens), helpers.call():  # concurrent searches run without helpers meanwhile
-        for indices, scores in zip(batches, on_threads(totals, batches, threads), strict=True):
-            if not all(map(math.isfinite, scores)):
-                raise ModelError(NO_NUMBERS)
-            for index, total in zip(indices, scores, strict=True):
-                results[index] = total
+        for indices, results in zip(batches, _on_threads(computed, batches, threads), strict=True):
+            found.update(zip(indices, results, strict=True))
             if on_progress is not None:
                 on_progress(len(indices))
-    return results
+    return [found[index] for index in range(len(sources))]
 
 
-def on_threads(
+def _on_threads(
     function: Callable[[list[int]], _Result], batches: Iterable[list[int]], threads: int
 ) -> Iterator[_Result]:
     """Yield the function's result for each batch, in order, computed by several threads."""
