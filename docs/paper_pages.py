@@ -19,7 +19,7 @@ from clearhead.paper.errata import ERRATA, THEMES
 from clearhead.paper.errata.part import entry, heading, other_versions
 from clearhead.paper.errata.part import statements as errata_statements
 from clearhead.paper.exercises import EXERCISES, check
-from clearhead.paper.exercises.text import summary
+from clearhead.paper.exercises.checking import summary
 from clearhead.paper.places import EQUATIONS, PLACES, line_of
 
 DOCS = Path(__file__).parent

@@ -30,7 +30,7 @@ from clearhead.config import Config
 from clearhead.config.nested import merge, parse_override
 from clearhead.errors import ConfigError
 from clearhead.formats import SentencePair, write_pairs, write_tsv
-from clearhead.paper.exercises.text import workbook
+from clearhead.paper.exercises.catalogue import workbook
 from commands import clearhead
 from every_run import one_in
 from small_runs import numbers

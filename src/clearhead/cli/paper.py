@@ -121,9 +121,8 @@ def paper(
 
 def _exercises(name: str | None, answers: Path | None, output: Path | None, as_json: bool) -> None:
     """List, show, write or check exercises; exit with status 1 if an answer is wrong."""
-    from clearhead.paper.exercises.catalogue import EXERCISES, exercise
-    from clearhead.paper.exercises.checking import check_file
-    from clearhead.paper.exercises.text import exercise_list, summary, workbook
+    from clearhead.paper.exercises.catalogue import EXERCISES, exercise, exercise_list, workbook
+    from clearhead.paper.exercises.checking import check_file, summary
 
     chosen = EXERCISES
     if name is not None and name.isdecimal():

@@ -14,9 +14,9 @@ from exercise_answers import ALSO_RIGHT, RECOGNIZED
 from clearhead.errors import ClearheadError
 from clearhead.paper.errata import ERRATA
 from clearhead.paper.exercises import EXERCISES, Exercise, check, exercise, solution
-from clearhead.paper.exercises.checking import BLANK, check_file
+from clearhead.paper.exercises.catalogue import exercise_list, workbook
+from clearhead.paper.exercises.checking import BLANK, check_file, summary
 from clearhead.paper.exercises.exercise import HEADER, same
-from clearhead.paper.exercises.text import exercise_list, summary, workbook
 from clearhead.paper.places import read_table
 from every_run import one_in
 

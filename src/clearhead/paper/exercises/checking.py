@@ -104,6 +104,18 @@ def check_file(file: Path, exercises: Sequence[Exercise]) -> list[Verdict]:
     return verdicts
 
 
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """Return the answers that are not right, and how many there are of each kind.
+
+    >>> print(summary([Verdict(27, "attention_is_cheaper", "open")]))
+    0 right, 0 not right, 1 open; next: 27, attention_is_cheaper
+    """
+    states = [verdict.state for verdict in verdicts]
+    counts = f"{states.count('right')} right, {states.count('wrong')} not right, {states.count('open')} open"
+    following = [f"; next: {one.number}, {one.name}" for one in verdicts if one.state == "open"][:1]
+    return "\n".join([*(str(one) for one in verdicts if one.state == "wrong"), counts + "".join(following)])
+
+
 def answers_in(file: Path) -> dict[str, Any]:
     """Run a file of answers and return what it defines, by name, without the functions that it imports.
 
