@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -29,7 +30,6 @@ from clearhead.inspection.tokens import Reader
 from clearhead.pages import script
 from clearhead.text import placeholders
 from clearhead.text.languages import split_tag
-from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import protect, units_of
 from clearhead.text.quality_flags import SeenInTraining, find_flags
 from clearhead.text.sentence_splitting import cut_line, join_sentences
@@ -106,18 +106,9 @@ def page(browser, tmp_path_factory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def make_trained(make_bundle, sentences) -> Callable[..., Any]:
+def make_trained(make_bundle, trained_info) -> Callable[..., Any]:
     """Return a function to a model that knows the lines it was trained on."""
-
-    def make(**settings):
-        counter = LineCounter("de")
-        for sentence in sentences:
-            for target in (sentence[:5], sentence * 2):
-                counter.add(sentence, target, 40, 40)
-        statistics = counter.statistics().model_dump(mode="json")
-        return make_bundle(info={"data": {"line_statistics": statistics}}, **settings)
-
-    return make
+    return partial(make_bundle, info=trained_info)
 
 
 def loaded(page, bundle) -> None:

@@ -22,7 +22,6 @@ from clearhead.files.arrays import write_arrays
 from clearhead.model.stored import StoredModel
 from clearhead.serving.event_stream import text_events
 from clearhead.serving.text_translation import translate_texts
-from clearhead.text.line_statistics import LineCounter
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.result import translation_object
 from clearhead.translation.translator import Translator
@@ -108,16 +107,6 @@ def opened(page, directory):
         return Translator(bundle)
 
     return make
-
-
-@pytest.fixture(scope="module")
-def trained_info(sentences) -> dict[str, Any]:
-    """Return what a model says of its training lines: single sentences, without capitals and stray spaces."""
-    counter = LineCounter("de")
-    for sentence in sentences:
-        for target in (sentence[:5], sentence * 2):
-            counter.add(sentence, target, 40, 40)
-    return {"data": {"line_statistics": counter.statistics().model_dump(mode="json")}}
 
 
 def both(page, translator, texts, *, precision="fp32", nbest=1, beam=None, target=None, scores=True):

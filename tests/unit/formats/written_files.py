@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from hypothesis import strategies as st
+
 from clearhead.errors import ClearheadError
-from clearhead.formats import SentencePair
+from clearhead.formats import SentencePair, read_pairs
 from clearhead.formats.document import Document, Filling
 
 
@@ -29,6 +32,32 @@ def replaced(text: str, *changes: tuple[str, str]) -> str:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     return text
+
+
+def damaged(page: bytes, signs: bytes) -> Iterator[bytes]:
+    """Yield a page a hundred times, with a few of its bytes replaced by some of these."""
+    chance = random.Random(3)
+    for _ in range(100):
+        changed = bytearray(page)
+        for _ in range(chance.randint(1, 20)):
+            changed[chance.randrange(len(changed))] = chance.choice(signs)
+        yield bytes(changed)
+
+
+def peak_of_reading(path: str, rows: int) -> int:
+    """Return the most memory that reading a file with so many rows takes."""
+    tracemalloc.start()
+    assert sum(1 for _ in read_pairs([path])) == rows
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def xml_sides(*markup: str) -> st.SearchStrategy[str]:
+    """Return texts that XML can hold, and texts of this markup and of what XML escapes."""
+    pieces = ["<x1/>", "</g2>", "&amp;", "&#10;", "]]>", "<!--", " ", "\t", "\x85", *markup]
+    letters = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff")
+    return st.one_of(st.text(letters, max_size=11), st.lists(st.sampled_from(pieces)).map("".join))
 
 
 def filled_after_random_changes(

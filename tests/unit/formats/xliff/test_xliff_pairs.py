@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from written_files import xml_sides
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats import SKIPS, PairFile, SentencePair, Wanted, holds_pairs, read_pairs, write_tsv
@@ -375,12 +376,7 @@ def test_real_files_round_trip_through_tsv_tmx_and_xliff(tmp_path, data_dir, nam
         assert [(pair.source, pair.target) for pair in read_pairs([path])] == texts
 
 
-sides = st.one_of(
-    st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), max_size=11),
-    st.lists(st.sampled_from(["<x1/>", "</g2>", "&amp;", "&#10;", "]]>", "<mrk>", "<!--", " ", "\t", "\x85"])).map(
-        "".join
-    ),
-)
+sides = xml_sides("<mrk>")
 
 
 @settings(max_examples=50)
