@@ -122,7 +122,7 @@ def translate(
 
 
 def _refuse_markup(path: str, lines: list[str]) -> None:
-    from clearhead.formats.plain_text_document import refuse_markup
+    from clearhead.formats.markup_start import refuse_markup
 
     refuse_markup("\n".join(lines[:START_LINES]), path, AS_TEXT)  # a pipe is read only now
 

@@ -159,7 +159,7 @@ def refuse_foreign_format(path: str, otherwise: str = "") -> None:
     """
     refuse_foreign_extension(path, otherwise)
     if path != "-" and not is_document(path) and Path(path).is_file():
-        from clearhead.formats.plain_text_document import refuse_markup
+        from clearhead.formats.markup_start import refuse_markup
 
         with open_binary(path) as stream:
             start = stream.read(_START_BYTES)

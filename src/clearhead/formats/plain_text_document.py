@@ -1,8 +1,7 @@
 """Plain text in paragraphs: lines up to a blank line are one segment; its translation is wrapped like the original.
 
 A list item is a paragraph too. The following stay unchanged: indentation, list markers, quote marks of e-mail, lines
-without a letter or digit (such as rules), and all white space between paragraphs. A file that begins with markup is
-refused.
+without a letter or digit (such as rules), and all white space between paragraphs.
 """
 
 from __future__ import annotations
@@ -11,20 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from clearhead.errors import DataError
-from clearhead.files.streams import display_name
 from clearhead.formats.document import Document, DocumentSegment, Filling
 from clearhead.formats.file_text import FileText
+from clearhead.formats.markup_start import refuse_markup
 from clearhead.formats.wrapping import unwrapped, width_of, wrapped
 from clearhead.text.lines import on_one_line
 
 _INDENTATION = re.compile(r"\s*+(?:>\s*+)*+")
 _MARKER = re.compile(r"(?:[-*+•‣◦·–—]|\(?[0-9]{1,3}[.)]|\(?[a-z]\))\s++")
-_MARKUP = re.compile(
-    r"""[\s\ufeff]*+(?: <(?:\?xml|!doctype|html)\b  |  (?:\[\s*+)*+ \{\s*+ "(?:[^"\\]|\\.)*+" \s*+ : )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-"""The beginning of XML, of HTML, or of an object of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +137,3 @@ def _parts(written: str) -> tuple[str, str, bool]:
     marker = _MARKER.match(written, indentation.end())
     at = marker.end() if marker is not None else indentation.end()
     return written[:at], written[at:], marker is not None
-
-
-def refuse_markup(start: str, path: str, otherwise: str = "") -> None:
-    """Refuse a file that is called plain text but begins as XML, HTML or JSON.
-
-    Args:
-        start: The beginning of its text.
-        path: The file; `-` is standard input.
-        otherwise: What else the user can do.
-
-    Raises:
-        DataError: If it begins with markup.
-    """
-    if markup := _MARKUP.match(start):
-        raise DataError(
-            f"{display_name(path)} is no plain text, for it begins with {markup[0].strip()[:20]!r}; give it the "
-            f"extension of its format{otherwise}"
-        )
