@@ -10,24 +10,18 @@ from pathlib import Path
 
 import pytest
 
+import instructions
+
 PATH = Path(__file__).parents[2] / "bench" / "instructions.py"
 LOOPS = {"x86_64": "1: dec %0; jnz 1b", "aarch64": "1: subs %0, %0, #1; b.ne 1b"}
 """Two instructions a round."""
-
-
-@pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("bench_instructions", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="needs zig: pip install ziglang")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 @pytest.mark.parametrize("processor", LOOPS)
-def test_a_loop_of_two_instructions_counts_two_for_each_round(bench, processor, tmp_path):
+def test_a_loop_of_two_instructions_counts_two_for_each_round(processor, tmp_path):
     if shutil.which(f"qemu-{processor}") is None:
         pytest.skip(f"needs qemu-{processor}: apt-get install qemu-user")
     source, program = tmp_path / "loop.c", tmp_path / "loop"
@@ -41,6 +35,6 @@ def test_a_loop_of_two_instructions_counts_two_for_each_round(bench, processor, 
     )
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", f"{processor}-linux-musl", "-O2", "-static"]
     subprocess.run([*zig, str(source), "-o", str(program)], check=True)
-    plugin = bench.build_plugin(tmp_path)
-    few, many = (bench.run_counted(plugin, processor, program, rounds)[0] for rounds in ("1", "4"))
+    plugin = instructions.build_plugin(tmp_path)
+    few, many = (instructions.run_counted(plugin, processor, program, rounds)[0] for rounds in ("1", "4"))
     assert many - few == 2 * 300_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -17,6 +18,10 @@ from filelock import FileLock
 
 if TYPE_CHECKING:
     from published import Published
+
+
+# Searches and conversions of the benchmarks, which are no part of the package.
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
 
 
 @pytest.fixture(scope="session")

@@ -8,14 +8,12 @@ score here, as the end token counts in the length on both sides.
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import ctranslate2
 import pytest
 import torch
 from test_huggingface_generation import LIMIT, chain, draw_sources
 
+import conversion
 from clearhead.config import ModelConfig
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.token_masks import AllowedTokens
@@ -25,19 +23,9 @@ from every_run import slow
 from plain_search import plain_search
 
 
-def load_conversion():
-    """Return the benchmark's module, which is no part of the package."""
-    path = Path(__file__).parents[2] / "bench" / "conversion.py"
-    spec = importlib.util.spec_from_file_location("bench_conversion", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module", params=["post", "pre"])
 def models(request, tmp_path_factory):
     """Return our model, CTranslate2's translator of the same weights, and sources of different lengths."""
-    conversion = load_conversion()
     torch.manual_seed(1)
     generator = torch.Generator().manual_seed(1)
     sizes = {"vocab_size": 37, "d_model": 52, "num_heads": 13, "d_ff": 104, "dropout": 0.0}

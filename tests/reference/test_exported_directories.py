@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.translator import Translator
 from every_run import slow
+from onnx_search import OnnxSearch
 
 LOCALES = ("de", "en", "fr", "ja")
 TEXTS = ["ein Hund rennt", "a dog runs", "zwei Hunde", "two dogs"]
@@ -116,21 +116,12 @@ def test_minimum_length_and_no_repeated_ngrams_are_exported(exported, tmp_path):
     assert any(note.endswith("give translate_batch min_decoding_length=34, no_repeat_ngram_size=2") for note in notes)
 
 
-def load_search():
-    """Return the benchmark's search over ONNX files, which is no part of the package."""
-    path = Path(__file__).parents[2] / "bench" / "onnx_search.py"
-    spec = importlib.util.spec_from_file_location("bench_onnx_search", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.OnnxSearch
-
-
 def test_a_search_over_onnx_files_writes_the_same_texts(exported, tmp_path):
     translator, _, _, sources = exported
     written, compared, _ = export_directory(translator.bundle, tmp_path / "onnx", "onnx", sources[:4])
     assert written == "a model in float32"
     assert compared.startswith("4 sentences: with the cache and without, scores differ by ")
-    search = load_search()(tmp_path / "onnx")
+    search = OnnxSearch(tmp_path / "onnx")
     extra_length = translator.bundle.decode.extra_length
     for beam_size, alpha in ((1, 0.0), (4, 0.0), (4, 1.0)):
         ours = translator.translate(sources, beam_size=beam_size, length_penalty=alpha, raw=True)

@@ -11,7 +11,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from clearhead.cli.import_model import import_model
 from clearhead.files import writing
+from clearhead.interop import imported
 
 
 @pytest.fixture
@@ -30,6 +32,26 @@ def run_command() -> Callable[..., Any]:
         return result
 
     return run
+
+
+@pytest.fixture
+def reject_import(run_command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that requires that the import of a directory ends with an error and writes nothing."""
+
+    def reject(directory: Path, error: type[Exception], message: str) -> None:
+        monkeypatch.chdir(tmp_path)
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(error, match=message):
+            run_command(import_model, directory, "-o", tmp_path / "ours")
+        assert sorted(tmp_path.iterdir()) == before
+
+    return reject
+
+
+@pytest.fixture
+def without_their_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the libraries be absent that a model is compared with."""
+    monkeypatch.setattr(imported.importlib.util, "find_spec", lambda name: None)
 
 
 @pytest.fixture

@@ -30,12 +30,7 @@ def uncompared(monkeypatch):
     monkeypatch.setattr(imported, "can_prove", lambda: False)
 
 
-@pytest.fixture
-def unproven(monkeypatch):
-    monkeypatch.setattr(imported.importlib.util, "find_spec", lambda name: None)
-
-
-@pytest.mark.usefixtures("unproven")
+@pytest.mark.usefixtures("without_their_library")
 def test_a_directory_of_theirs_is_written(make_model_dir, tmp_path, run_command):
     model = make_model_dir(language_tags=("de", "fr"), decode={"beam_size": 3, "length_penalty": 0.4})
     output = tmp_path / "theirs"
@@ -119,7 +114,7 @@ def test_options_of_a_page_are_checked(make_model_dir, tmp_path, run_command, op
         run_command(export, make_model_dir(), "-o", tmp_path / "page", *options)
 
 
-@pytest.mark.usefixtures("unproven")
+@pytest.mark.usefixtures("without_their_library")
 def test_export_does_not_replace_an_existing_directory(make_model_dir, tmp_path, run_command):
     (tmp_path / "mine").mkdir()
     with pytest.raises(ModelError, match="mine is there already; choose another name, or --force to replace it"):
@@ -266,7 +261,7 @@ def test_export_writes_nothing_when_the_comparison_fails(make_model_dir, tmp_pat
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.usefixtures("unproven")
+@pytest.mark.usefixtures("without_their_library")
 def test_a_killed_export_leaves_all_or_nothing_and_can_be_run_again(
     make_model_dir, tmp_path, run_command, killed_at_flushes
 ):
@@ -299,7 +294,7 @@ def test_an_interrupted_export_leaves_nothing(make_model_dir, tmp_path, run_comm
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.usefixtures("unproven")
+@pytest.mark.usefixtures("without_their_library")
 def test_export_rejects_models_and_precisions_the_target_format_lacks(make_model_dir, tmp_path, run_command):
     with pytest.raises(
         ConfigError,

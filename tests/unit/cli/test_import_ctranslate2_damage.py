@@ -70,7 +70,7 @@ def join(head: bytes, variables: Variables, aliases: dict[str, str]) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def without_their_library(monkeypatch):
+def uncompared(monkeypatch):
     monkeypatch.setattr(imported, "can_prove", lambda library="": False)
     monkeypatch.setattr("clearhead.interop.ctranslate2.reader.can_prove", lambda library: False)
 
@@ -300,14 +300,10 @@ MATRIX = "encoder/layer_0/ffn/linear_0/weight"
     ],
 )
 def test_damaged_ctranslate2_models_are_rejected_and_nothing_is_written(
-    directory, tmp_path, run_command, monkeypatch, damage, error, message
+    directory, reject_import, damage, error, message
 ):
     damage(directory)
-    monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(error, match=message):
-        run_command(import_model, directory, "-o", tmp_path / "ours")
-    assert sorted(tmp_path.iterdir()) == before
+    reject_import(directory, error, message)
 
 
 ENCODER, DECODER = "encoder/layer_0/self_attention", "decoder/layer_0/self_attention"

@@ -312,14 +312,10 @@ def test_pieces_that_yaml_would_read_as_something_else_are_pieces(directory):
     ],
 )
 def test_damaged_or_unsupported_marian_models_are_rejected_and_nothing_is_written(
-    directory, tmp_path, run_command, monkeypatch, damage, error, message
+    directory, reject_import, damage, error, message
 ):
     damage(directory)
-    monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(error, match=message):
-        run_command(import_model, directory, "-o", tmp_path / "ours")
-    assert sorted(tmp_path.iterdir()) == before
+    reject_import(directory, error, message)
 
 
 def test_every_option_that_cannot_be_expressed_is_named_at_once(directory):

@@ -24,7 +24,7 @@ from clearhead.config import ModelConfig
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files.tensors import model_tensors
 from clearhead.inspection.explain import explain
-from clearhead.interop import export_state, imported
+from clearhead.interop import export_state
 from clearhead.interop.import_model import import_path
 from clearhead.interop.vocabularies.huggingface_files import their_vocabulary
 from clearhead.model import Transformer
@@ -101,11 +101,6 @@ def published_t5(tmp_path_factory) -> Path:
     state = {**tensors, **{name: tensors["shared.weight"].clone() for name in copies}, unread: torch.ones(32, 2)}
     torch.save(state, directory / "pytorch_model.bin")
     return directory
-
-
-@pytest.fixture
-def without_their_library(monkeypatch):
-    monkeypatch.setattr(imported.importlib.util, "find_spec", lambda name: None)
 
 
 @pytest.mark.usefixtures("without_their_library")
@@ -411,18 +406,13 @@ def set_nan(tensors):
 )
 @pytest.mark.usefixtures("without_their_library")
 def test_damaged_huggingface_models_are_rejected_and_nothing_is_written(
-    directory, tmp_path, run_command, monkeypatch, damage, error, message
+    directory, tmp_path, run_command, reject_import, damage, error, message
 ):
     damage(directory)
-    monkeypatch.chdir(tmp_path)
-    output = tmp_path / "ours"
     if error is None:
-        run_command(import_model, directory, "-o", output)
-        return
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(error, match=message):
-        run_command(import_model, directory, "-o", output)
-    assert sorted(tmp_path.iterdir()) == before
+        run_command(import_model, directory, "-o", tmp_path / "ours")
+    else:
+        reject_import(directory, error, message)
 
 
 def test_import_checks_output_then_rejects_missing_paths_and_hub_names(tmp_path, run_command, write_lines):

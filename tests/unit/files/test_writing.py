@@ -108,12 +108,16 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
     assert (tmp_path / "real").read_text() == "new"
 
 
-@pytest.mark.parametrize("can_exchange", [True, False])
-def test_a_directory_is_replaced_as_a_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
-) -> None:
-    if not can_exchange:
+@pytest.fixture(params=["exchanged", "moved"])
+def can_exchange(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Return whether the system exchanges two directories at once."""
+    if request.param == "moved":
         monkeypatch.setattr(files.writing, "_exchange", lambda first, second: False)
+    return request.param == "exchanged"
+
+
+@pytest.mark.usefixtures("can_exchange")
+def test_a_directory_is_replaced_as_a_whole(tmp_path: Path) -> None:
     for content in ({"a": "1", "b": "1"}, {"a": "2"}):
         with files.new_directory(tmp_path / "models" / "model") as directory:
             for name, text in content.items():
@@ -122,12 +126,8 @@ def test_a_directory_is_replaced_as_a_whole(
     assert names(tmp_path / "models") == ["model"]
 
 
-@pytest.mark.parametrize("can_exchange", [True, False])
-def test_an_old_directory_that_cannot_be_removed_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
-) -> None:
-    if not can_exchange:
-        monkeypatch.setattr(files.writing, "_exchange", lambda first, second: False)
+@pytest.mark.usefixtures("can_exchange")
+def test_an_old_directory_that_cannot_be_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.rmtree", lambda path, ignore_errors: None)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "old").touch()
@@ -139,12 +139,8 @@ def test_an_old_directory_that_cannot_be_removed_is_named(
     assert names(tmp_path / "model") == ["new"]
 
 
-@pytest.mark.parametrize("can_exchange", [True, False])
-def test_a_directory_is_replaced_and_the_old_one_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
-) -> None:
-    if not can_exchange:
-        monkeypatch.setattr(files.writing, "_exchange", lambda first, second: False)
+@pytest.mark.usefixtures("can_exchange")
+def test_a_directory_is_replaced_and_the_old_one_kept(tmp_path: Path) -> None:
     for content in "12":
         (tmp_path / "new").mkdir()
         (tmp_path / "new" / content).touch()
