@@ -199,16 +199,17 @@ class Tests:
     """Which tests may notice a mutant, by a map and by their texts."""
 
     def __init__(self, tree: Path, file: Path | None) -> None:
-        self.seconds: dict[str, float] = {}
-        self.callers: dict[str, set[str]] = defaultdict(set)
-        for entry in read(file) if file else []:
-            self.seconds[entry["test"]] = entry["seconds"] * entry["cases"]
-            for function in entry["functions"]:
-                self.callers[function].add(entry["test"])
         self.texts = {
             path.relative_to(tree).as_posix(): path.read_text(encoding="utf-8")
             for path in sorted(tree.glob("tests/**/test_*.py"))
         }
+        self.seconds: dict[str, float] = {}
+        self.callers: dict[str, set[str]] = defaultdict(set)
+        entries = read(file) if file else []
+        for entry in (entry for entry in entries if file_of(entry["test"]) in self.texts):
+            self.seconds[entry["test"]] = entry["seconds"] * entry["cases"]
+            for function in entry["functions"]:
+                self.callers[function].add(entry["test"])
 
     def for_mutant(self, mutant: Mutant) -> list[str]:
         """Return tests that call the function, then files that have its name or are named as the module.
