@@ -130,15 +130,24 @@ def test_both_sides_may_be_encoded_in_their_own_way(make, side):
     assert tokenizer.kind == "wordpiece"
 
 
-def test_byte_level_pieces_are_those_of_their_files():
-    text = byte_level_tokenizer({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "</s>": 4}, [("a", "b")], ["</s>"])
-    side = VocabularySide(speller="tokenizers", model=text)
+def byte_level(vocabulary: dict[str, int], merges: list[tuple[str, str]]) -> ForeignVocabulary:
+    side = VocabularySide(speller="tokenizers", model=byte_level_tokenizer(vocabulary, merges, ["</s>"]))
     values = {"source": side, "source_frame": ("text", 4), "target_frame": ("text", 4), "languages": {}}
-    file = VocabularyFile(**values, pad_id=4, bos_id=4, eos_id=4, vocab_size=5)
-    tokenizer = ForeignVocabulary(json.dumps(file.model_dump()))
+    file = VocabularyFile(**values, pad_id=4, bos_id=4, eos_id=4, vocab_size=len(vocabulary))
+    return ForeignVocabulary(json.dumps(file.model_dump()))
+
+
+def test_byte_level_pieces_are_those_of_their_files():
+    tokenizer = byte_level({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "</s>": 4}, [("a", "b")])
     assert tokenizer.encode_sources(["ab ba"]) == [[2, 3, 1, 0, 4]]
     assert tokenizer.decode([2, 3, 1, 0, 4]) == "ab ba"
     assert tokenizer.pieces([3, 2]) == [" ", "ab"]
+
+
+def test_parts_of_characters_of_a_byte_level_vocabulary():
+    tokenizer = byte_level({"a": 0, "Ã": 1, "¤": 2, "Ã¤": 3, "</s>": 4, "aÃ": 5}, [("Ã", "¤"), ("a", "Ã")])
+    assert tokenizer.encode_sources(["ä"]) == [[3, 4]]
+    assert tokenizer.parts_of_characters() == {1: "ä".encode()[:1], 2: "ä".encode()[1:], 5: "aä".encode()[:2]}
 
 
 def test_encode_sources_rejects_missing_and_unknown_languages(make):

@@ -142,6 +142,13 @@ def test_golden_sentences_that_cannot_be_used_are_refused(sentences, tmp_path, t
         golden_sources(str(path), Tokenizer.train(sentences, vocab_size=300, language_tags=("de",)), None)
 
 
+@pytest.mark.parametrize("number", [1, 100])
+def test_1_to_100_golden_sentences_are_taken_from_a_file(sentences, tmp_path, number):
+    path = tmp_path / "golden.txt"
+    path.write_text("one\n" * number, encoding="utf-8")
+    assert golden_sources(str(path), Tokenizer.train(sentences, vocab_size=300), None) == ["one"] * number
+
+
 @pytest.mark.parametrize("last", [2, None])
 def test_an_average_is_the_mean_of_the_last_checkpoints(finished_run, tmp_path, last):
     paths = average_run(finished_run, tmp_path / "average", last=last, device="cpu", force=False, notice=print)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from clearhead.decoding import Sampling
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
+from clearhead.training import synthetic_pairs
 from clearhead.training.synthetic_pairs import SyntheticReport, synthesize
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
@@ -64,6 +65,17 @@ def test_synthetic_pairs_keep_the_order_of_lines(translator, monkeypatch):
     scripted(monkeypatch)
     text = [f"line {number}" for number in range(4_321)]
     assert [target for _, target in pairs_of(translator, text)[0]] == text
+
+
+def test_origins_and_errors_of_synthetic_pairs_count_lines_from_1_over_all_chunks(make_bundle, monkeypatch):
+    monkeypatch.setattr(synthetic_pairs, "_CHUNK_LINES", 2)
+    translator = Translator(make_bundle(language_tags=("de", "fr")))
+    options = {"machine_side": "source", "report": SyntheticReport(), "name": "mono.txt"}
+    with pytest.raises(DataError, match=r"mono\.txt, line 3: unknown language tag <2da>"):
+        list(synthesize(translator, ["<2fr> one", "<2fr> two", "<2da> three"], **options))
+    scripted(monkeypatch)
+    pairs = synthesize(translator, ["<2fr> one", "", "<2fr> two", "<2fr> three"], **options)
+    assert [pair.origin for pair in pairs] == ["mono.txt:1", "mono.txt:3", "mono.txt:4"]
 
 
 def test_a_model_translates_and_samples_by_its_seed(translator, sentences):
