@@ -172,7 +172,8 @@ def run_tests(copy: Path, arguments: list[str], plugin: object, seconds: float |
         os.setsid()
         os.chdir(copy)
         os.environ["PYTHONPATH"] = str(copy / "src")
-        sys.path[:] = [str(copy / "src"), *(entry for entry in sys.path if entry != str(Path(__file__).parent))]
+        here = str(Path(__file__).parent)  # last: processes that tests spawn import this program
+        sys.path[:] = [str(copy / "src"), *(entry for entry in sys.path if entry != here), here]
         if seconds is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.dup2(1, 2)

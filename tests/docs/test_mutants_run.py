@@ -12,13 +12,18 @@ from mutations import counterparts, draw, mutants_of
 
 CHECKED = "def lowered(number: int) -> int:\n    return number - 1\n"
 UNCHECKED = "def doubled(number: int) -> int:\n    return number * 2\n"
-TESTS = """from tiny.numbers import doubled, lowered
+TESTS = """from multiprocessing import get_context
+from tiny.numbers import doubled, lowered
 
 def test_lowered():
     assert lowered(7) == 6
 
 def test_doubled():
     doubled(5)
+    process = get_context("spawn").Process(target=doubled, args=(5,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 """
 
 
