@@ -26,7 +26,7 @@ from clearhead.translation.translator import Translator
 from clearhead.translation.worker_pool import TranslatorTeam
 
 SHAPES = {"core": {"d_model": 64, "num_heads": 2, "d_k": 16, "d_v": 16, "d_ff": 96}, "pytorch": {}}
-TEXTS = ["Ein kleiner Hund rennt."], ["A small dog runs."]
+TEXTS = ["Ein Hund."], ["A dog."]
 GREEDY = {"beam_size": 1, "familiar": False, "split": "never", "raw": True, "end_loops": False}
 
 
