@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
@@ -39,13 +40,14 @@ def scaled_dot_product_attention(
         q: Queries.
         k: Keys.
         v: Values, one for each key.
-        mask: True where a query may attend to a key; must broadcast to [*heads, T, S], and leave every query a key.
+        mask: True where a query may attend to a key; must broadcast to [*heads, T, S].
         bias: Added to the scores (`RelativePositions`); must broadcast to [*heads, T, S].
         dropout: Dropout rate on the weights before they multiply the values. Section 5.4 has none there; section 6.3
             mentions one for the parser, without a rate.
 
     Returns:
-        The weighted sums of the values, and the weights before dropout; each row of weights sums to 1.
+        The weighted sums of the values, and the weights before dropout. Each row of weights sums to 1; that of a query
+        that may see no key is 0.
     """
     # Dot products grow with K and would push the softmax into flat gradients (footnote 4).
     scores = (q / math.sqrt(q.size(-1))) @ k.transpose(-2, -1)  # (*heads, T, S)
@@ -54,6 +56,9 @@ def scaled_dot_product_attention(
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     weights = scores.softmax(dim=-1)  # (*heads, T, S)
+    if mask is not None:
+        # A query that may see no key gets NaN from the softmax, but sums nothing, as in PyTorch's kernel.
+        weights = torch.where(mask, weights, 0.0)
     return drop(weights, dropout) @ v, weights
 
 

@@ -60,7 +60,8 @@ class DecoderLayer(nn.Module):
         masked_self_attention = partial(self._masked_self_attention, cache=cache, bias=bias, recorder=recorder)
         x = self.self_attn_residual.add_and_norm(x, masked_self_attention)
         if self.cross_attn_residual is not None:
-            assert memory is not None, "a decoder with cross-attention needs a memory"
+            if memory is None:
+                raise ValueError("a decoder with cross-attention needs a memory, from the encoder")
             cross_attention = partial(
                 self._cross_attention, memory=memory, mask=memory_mask, cache=cache, recorder=recorder
             )
@@ -71,7 +72,8 @@ class DecoderLayer(nn.Module):
         self, x: Tensor, cache: LayerCache | None, bias: Tensor | None, recorder: Recorder
     ) -> Tensor:
         start = 0 if cache is None else cache.length
-        assert x.size(1) == 1 or start == 0, "several positions at once need an empty cache"
+        if x.size(1) > 1 and start > 0:
+            raise ValueError(f"after {start} cached positions, give one new position, not {x.size(1)}")
         keys, values = self.self_attn.keys_and_values(x, start)
         if cache is not None:
             keys, values = cache.extend(keys, values)

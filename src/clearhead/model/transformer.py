@@ -138,7 +138,8 @@ class Transformer(nn.Module):
             recorder: What to record.
 
         Raises:
-            ValueError: If the model has no decoder, or a memory is missing or not expected.
+            ValueError: If the model has no decoder, a memory is missing or not expected, or several positions follow
+                cached ones.
         """
         if self.config.num_decoder_layers == 0:
             raise ValueError("an encoder alone (model.num_decoder_layers = 0) takes no target; use encode")

@@ -134,6 +134,26 @@ def test_fused_path_equals_the_explicit_one_with_a_mask(attn, mask):
     torch.testing.assert_close(fused, explicit, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("bias", [None, torch.linspace(-2, 3, 13 * 7 * 11).view(1, 13, 7, 11)])
+def test_queries_without_visible_keys_sum_to_zero_in_both_paths(mask, device, training, bias):
+    attn = MultiHeadAttention(d_model=26, num_heads=13, dropout=0.3 if training else 0.0).to(device)
+    mask = mask.repeat(1, 1, 7, 1).to(device)
+    mask[1, :, 4] = False
+    query, memory = torch.randn(3, 7, 26, device=device), torch.randn(3, 11, 26, device=device)
+    for weights in (None, []):
+        out = attn.train(training)(
+            query.requires_grad_(), memory, mask, weights, None if bias is None else bias.to(device)
+        )
+        assert out[1, 4].eq(0).all()  # the projection has no bias
+        assert out[1, 3].ne(0).any()
+        [gradient] = torch.autograd.grad(out.square().sum(), query)
+        assert gradient[1, 4].eq(0).all()
+        assert gradient.isfinite().all()
+    assert weights[0][1, :, 4].eq(0).all()
+    torch.testing.assert_close(weights[0].sum(-1), mask.any(-1).float().expand(3, 13, 7))
+
+
 def test_fused_path_equals_the_explicit_one_when_causal(attn):
     x = torch.randn(3, 7, 26)
     keys, values = attn.keys_and_values(x)

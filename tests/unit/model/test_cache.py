@@ -105,6 +105,21 @@ def test_the_memory_is_projected_once_and_kept_a_row_a_sentence(encoded):
     assert [tuple(layer.past[1].shape) for layer in cache.layers] == [(15, 13, 7, 2)] * 2
 
 
+def test_several_positions_after_cached_ones_are_refused(make_model, make_batch):
+    model = make_model()
+    source, target = make_batch(model.config)
+    memory, mask = model.encode(source)
+    _, cache = model.decode(target[:, :3], memory, mask)
+    with pytest.raises(ValueError, match="after 3 cached positions, give one new position, not 2"):
+        model.decode(target[:, 3:5], memory, mask, cache)
+
+
+def test_a_decoder_layer_without_its_memory_is_refused(make_model):
+    model = make_model()
+    with pytest.raises(ValueError, match="a decoder with cross-attention needs a memory"):
+        model.decoder(torch.zeros(2, 3, model.config.d_model))
+
+
 def test_an_empty_cache_has_a_place_for_each_layer_and_shares_none():
     cache = DecoderCache.empty(5)
     assert cache.length == 0

@@ -12,6 +12,7 @@ from clearhead import presets
 from clearhead.config import ModelConfig
 from clearhead.kernels.dropout import Dropout
 from clearhead.model import Transformer
+from clearhead.model.recorder import AttentionWeights, Recorder
 
 both_norms = pytest.mark.parametrize("norm", ["post", "pre"])
 
@@ -27,6 +28,26 @@ def test_extra_padding_moves_no_logit(make_model, make_batch, norm, pad_id):
         longer_target = functional.pad(target, (0, (extra * 7) % 65), value=pad_id)
         after = model(longer_source, longer_target)[:, : target.size(1)]
         torch.testing.assert_close(after, before, rtol=0, atol=1e-5)
+
+
+@both_norms
+def test_sources_of_padding_alone_are_finite_and_change_no_other_sentence(make_model, make_batch, norm):
+    model = make_model(norm=norm)
+    source, target = make_batch(model.config)
+    before = model(source, target)
+    source[1] = model.config.pad_id
+    after = model(source, target)
+    recorder = Recorder(AttentionWeights())
+    memory, mask = model.encode(source, recorder=recorder)
+    recorded = model.output_proj(model.states(target, memory, mask, recorder=recorder))
+    cache, steps = None, []
+    for position in range(target.size(1)):
+        logits, cache = model.decode(target[:, position : position + 1], memory, mask, cache)
+        steps.append(logits)
+    assert after.isfinite().all()
+    torch.testing.assert_close(after[[0, 2]], before[[0, 2]], rtol=0, atol=1e-5)
+    for other in (recorded, torch.cat(steps, dim=1)):
+        torch.testing.assert_close(other, after, rtol=0, atol=1e-5)
 
 
 @both_norms
