@@ -1,5 +1,8 @@
 # The two commands a newcomer needs are `make demo` and `make test`; both set up what they need first.
 PYTHON ?= python3
+# Where torch comes from, if not from pip's own index: PyTorch's index of CPU wheels saves gigabytes of CUDA under Linux,
+# make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
 VENV := .venv
 BIN := $(VENV)/bin
 # Processes that share the tests.
@@ -13,19 +16,36 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(VENV)/.ready
 
-# torch goes first and by its exact version: left to itself pip would fetch gigabytes of CUDA packages. pip
-# would compile fifteen thousand modules on one core. Templates, which are not valid Python, are skipped silently.
-$(VENV)/.ready: pyproject.toml setup.py constraints.txt $(wildcard src/clearhead/kernels/csrc/*)
-	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "clearhead needs Python 3.11 or later"'
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/clearhead/kernels/csrc/*)
+
+# Installs the package with an extra. Python compiles what it imports; pip would compile all of it, on one core.
+define install
+	@$(PYTHON) -c 'import sys; sys.exit("clearhead needs Python 3.11 or later, but $(PYTHON) is %d.%d: type for example \
+		make $(or $(MAKECMDGOALS),demo) PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	@echo '$(ANNOUNCED)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-compile -c constraints.txt torch
-	$(BIN)/pip install --quiet --no-compile -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
-	$(BIN)/python setup.py -q build_web
+	$(BIN)/pip install --no-compile -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(BIN)/pip install --no-compile -c constraints.txt -e '.[$(EXTRA)]'
 	$(BIN)/python -c 'from clearhead.kernels.library import describe; print(describe())'
+endef
+
+$(VENV)/.train: EXTRA = train
+$(VENV)/.train: ANNOUNCED = Setting up $(VENV) with PyTorch and what training needs: 1.2 GB, a minute or two. \
+	Under Linux pip adds gigabytes of CUDA, unless TORCH_INDEX is set (see the Makefile).
+$(VENV)/.train: $(SOURCES)
+	$(install)
 	touch $@
 
-demo: setup
+# What the tests need besides, compiled on all cores: fifteen thousand modules. Templates among them are not valid Python.
+$(VENV)/.ready: EXTRA = dev
+$(VENV)/.ready: ANNOUNCED = Setting up $(VENV) with everything that the tests need: 3.2 GB, a few minutes.
+$(VENV)/.ready: $(SOURCES)
+	$(install)
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	$(BIN)/python setup.py -q build_web
+	touch $(VENV)/.train $@
+
+demo: $(VENV)/.train
 	$(BIN)/clearhead demo --out runs/demo
 
 # mypy, which has one core busy for most of a minute, runs beside the tests.
