@@ -81,7 +81,7 @@ class TranslationReport:
         self.num_segments = 0
         """Number of translations so far."""
         self.num_flagged = 0
-        """Number of those that look wrong."""
+        """Number of translations with problems so far."""
         self._num_reused = 0
         self._qualities: list[float] = []
         # A min-heap for each reason: the mildest entry comes first and is replaced by a worse one.
