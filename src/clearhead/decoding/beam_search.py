@@ -15,7 +15,15 @@ from clearhead.config import DecodeConfig
 from clearhead.decoding.beam_state import SearchState
 from clearhead.decoding.best_tokens import best_continuations
 from clearhead.decoding.engine import Candidates, Engine, leave_slot, rows_of
-from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, can_win, first_token, rank_penalty, score_to_beat
+from clearhead.decoding.rules import (
+    NO_NUMBERS,
+    Hypothesis,
+    SearchOptions,
+    can_win,
+    first_token,
+    rank_penalty,
+    score_to_beat,
+)
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
@@ -90,9 +98,10 @@ def beam_search(
         observer: Called with every step of every sentence, if given; it does not change the result.
 
     Raises:
+        ConfigError: If `num_best` is not between 1 and `beam_size`.
         ModelError: If the model's probabilities are not numbers.
     """
-    assert 1 <= num_best <= config.beam_size, (num_best, config.beam_size)
+    SearchOptions(config, num_best)  # refuses a number that the beam does not have
     model = engine.model.config
     allowed = AllowedTokens.of(model, config, engine.parts)
     slots = engine.slots(config.beam_size, len(sentences))

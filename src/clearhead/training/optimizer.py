@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -210,9 +210,8 @@ class Muon(torch.optim.Optimizer):
         return any(parameter is matrix for matrix in self.param_groups[0]["params"])
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         """Update every parameter from its gradient."""
-        assert closure is None, "this optimiser does not evaluate the loss"
         for group in self.param_groups:
             if group["is_matrix"]:
                 self._move_matrices(group)
@@ -316,9 +315,8 @@ class LowRankAdam(torch.optim.Optimizer):
         return {name: tensor.shape for name, tensor in self.state[matrix].items()}
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         """Update every matrix from its gradient."""
-        assert closure is None, "this optimiser does not evaluate the loss"
         group = self.param_groups[0]
         moving = [matrix for matrix in group["params"] if matrix.grad is not None]
         states = [self.state[matrix] for matrix in moving]

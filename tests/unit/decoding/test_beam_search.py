@@ -13,7 +13,7 @@ from clearhead.decoding.pytorch.plain_engine import PlainEngine
 from clearhead.decoding.rules import rank_penalty
 from clearhead.decoding.sentence import NO_PREFIX, given_prefix, sentences_of
 from clearhead.decoding.step import token_log_probs
-from clearhead.errors import ModelError
+from clearhead.errors import ConfigError, ModelError
 from every_run import slow
 from plain_search import plain_search
 
@@ -136,3 +136,9 @@ def test_weights_that_are_not_numbers_are_an_error(make_sharp_model):
         model.source_embedding.weight.fill_(float("nan"))
     with pytest.raises(ModelError, match="the model's probabilities are not numbers"):
         plain_search(model, [[5, 7, 2]], max_lengths=[7], beam_size=3, alpha=0.6)
+
+
+@pytest.mark.parametrize("num_best", [0, 4])
+def test_beam_search_refuses_a_num_best_outside_the_beam(make_sharp_model, make_sources, num_best):
+    with pytest.raises(ConfigError, match=rf"nbest \({num_best}\) must"):
+        plain_search(make_sharp_model(), make_sources((2,)), max_lengths=[5], beam_size=3, alpha=0.6, num_best=num_best)
