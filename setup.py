@@ -20,6 +20,7 @@ from setuptools import Command, Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 CSRC = Path("src/clearhead/kernels/csrc")
 FLAGS = ["-O3", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-g0"]
@@ -180,9 +181,13 @@ class BuildWeb(Command):
         build_web("src/clearhead/kernels")
 
 
-def commit():
-    """Return the commit that is built, for `clearhead --version`; empty for a release, or if it is not known."""
-    return run_path("src/clearhead/runtime/version.py")["commit"]() or ""
+class SdistWithVersion(sdist):
+    """Writes the version into the sources, which have no git then."""
+
+    def make_release_tree(self, base_dir, files):
+        """Lay out the sources, then the file of the version."""
+        super().make_release_tree(base_dir, files)
+        Path(base_dir, "src/clearhead/runtime/version.txt").write_text(self.distribution.get_version())
 
 
 class BuildWithExamples(build_py):
@@ -199,7 +204,7 @@ class BuildWithExamples(build_py):
                 build_web(kernels)
             else:
                 self.warn("without ziglang no core for browsers was built: clearhead export --to web needs it")
-            Path(self.build_lib, "clearhead/runtime/commit.txt").write_text(commit())
+            Path(self.build_lib, "clearhead/runtime/version.txt").write_text(self.distribution.get_version())
             directory = f"{self.build_lib}/clearhead/paper/examples"
             self.mkpath(directory)
             for path in Path("examples").glob("*.py"):
@@ -208,6 +213,7 @@ class BuildWithExamples(build_py):
 
 if __name__ == "__main__":
     setup(
+        version=run_path("src/clearhead/runtime/version.py")["full_version"](),
         # Makes the wheel one of a platform; BuildCore compiles more than this.
         ext_modules=[Extension("clearhead.kernels._core", [str(CSRC / "core.c")])],
         cmdclass={
@@ -215,5 +221,6 @@ if __name__ == "__main__":
             "build_py": BuildWithExamples,
             "build_web": BuildWeb,
             "bdist_wheel": WheelForEveryPython,
+            "sdist": SdistWithVersion,
         },
     )

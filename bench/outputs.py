@@ -63,7 +63,7 @@ LONGEST = 20_000
 """Characters of a text that are recorded whole."""
 VARYING = (
     # The version with its commit, and when something was made.
-    (r"\b\d+\.\d+\.\d+ \((?:v[\d.]+-\d+-g)?[0-9a-f]{7,}(?:-dirty)?\)", "VERSION"),
+    (r"\b\d+\.\d+\.\d+\.dev0\+g[0-9a-f]{7,}(?:\.dirty)?", "VERSION"),
     (r"\b20[2-9]\d-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?", "DATE"),
     (r"\bdone by about \d\d:\d\d", "done by about TIME"),
     # Seconds, rates and memory.

@@ -18,7 +18,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import clearhead
+from clearhead.runtime.version import NUMBER
 
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build"
@@ -240,14 +240,14 @@ def build(site: Path, work: Path = BUILD / "pages") -> Path:
     """
     shutil.rmtree(work, ignore_errors=True)
     write_pages(work / "pages")
-    config = (ROOT / "docs" / "zensical.toml").read_text("utf-8").replace("{version}", clearhead.__version__)
+    config = (ROOT / "docs" / "zensical.toml").read_text("utf-8").replace("{version}", NUMBER)
     _write(work / "zensical.toml", config.encode())
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(work / "zensical.toml")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.exit(re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr))
     (work / "site" / "404.html").unlink()  # its links are those of a site without versions
-    return add_version(work / "site", site, clearhead.__version__)
+    return add_version(work / "site", site, NUMBER)
 
 
 def add_version(built: Path, site: Path, version: str) -> Path:

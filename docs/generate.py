@@ -27,7 +27,6 @@ from paper_pages import (
 )
 from pydantic import BaseModel
 
-import clearhead
 from clearhead.cli.main import app
 from clearhead.config import Config, ServeConfig
 from clearhead.config.settings import Settings
@@ -41,6 +40,7 @@ from clearhead.paper.figures.figure1 import figure1
 from clearhead.paper.figures.figure2 import figure2
 from clearhead.paper.parts import ModelPart
 from clearhead.paper.places import line_of
+from clearhead.runtime.version import NUMBER
 from clearhead.text import languages
 from clearhead.text.languages import LOCALES
 
@@ -117,7 +117,7 @@ This page is generated from `src/clearhead/cli/`.
 def commands_page() -> str:
     """Return the page of every command with its arguments and options."""
     group = typer.main.get_command(app)
-    lines = COMMANDS.format(version=clearhead.__version__).splitlines()
+    lines = COMMANDS.format(version=NUMBER).splitlines()
     lines += _commands(group, "clearhead")
     return "\n".join(lines) + "\n"
 

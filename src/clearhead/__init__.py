@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from clearhead.runtime.pytorch import needing_pytorch
-from clearhead.runtime.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from clearhead.config import Config, ModelConfig, Sampling, presets
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from clearhead.translation.memory import TranslationMemory
     from clearhead.translation.terminology import Term, Terms
     from clearhead.translation.translator import Translator
+
+    __version__: str
 
 # Imported on first use: `clearhead --help` must not wait for torch.
 _HOMES = {
@@ -95,6 +96,8 @@ __all__ = [
 if not TYPE_CHECKING:  # with it, a type checker would accept every name
 
     def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return import_module("clearhead.runtime.version").full_version()
         if name == "presets":
             return import_module("clearhead.config.presets")
         if name in _HOMES:

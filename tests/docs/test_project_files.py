@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-import clearhead
+from clearhead.runtime.version import NUMBER
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -64,7 +64,7 @@ def test_the_site_of_a_version_is_published_beside_the_others():
 
 def test_the_citation_names_this_version_and_licence():
     citation = read("CITATION.cff")
-    assert citation["version"] == clearhead.__version__
+    assert citation["version"] == NUMBER
     assert citation["license"] == PROJECT["license"]
     assert citation["abstract"].replace('"', "'") == PROJECT["description"]
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()

@@ -40,7 +40,7 @@ from clearhead.files.arrays import read_arrays, read_headers, require_fit, write
 from clearhead.model.rounded_weights import RoundedWeights, stored_headers
 from clearhead.model.stored import StoredModel, module_arrays, require_finite
 from clearhead.runtime.lazy import cached_property
-from clearhead.runtime.version import __version__, full_version
+from clearhead.runtime.version import NUMBER, full_version
 from clearhead.text.line_statistics import LineStatistics
 from clearhead.tokenizers import Vocabulary, load_vocabulary
 
@@ -408,7 +408,7 @@ def _write_files(
     write_arrays(
         directory / "model.safetensors",
         arrays.stored if isinstance(arrays, RoundedWeights) else arrays,
-        {"format": "pt", "tokenizer_sha256": bundle.tokenizer.sha256, "clearhead_version": __version__},
+        {"format": "pt", "tokenizer_sha256": bundle.tokenizer.sha256, "clearhead_version": NUMBER},
     )
     bundle.tokenizer.save(directory / "tokenizer.json")
     write_json(directory / "generation_config.json", bundle.decode.model_dump(mode="json"))

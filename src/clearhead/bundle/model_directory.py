@@ -34,7 +34,7 @@ from clearhead.files import (
     readable_version,
     write_json,
 )
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 
 FORMAT_VERSION = 2
 """Increased when an older version of clearhead could misread a model directory."""
@@ -148,7 +148,7 @@ def read_config(directory: Path) -> dict[str, Any]:
     if version > ROUNDED_FORMAT:
         raise ModelError(
             f"{directory} was written by clearhead {config.get('clearhead_version')} in format {version}; this is "
-            f"clearhead {__version__}, which reads formats up to {ROUNDED_FORMAT}: upgrade with pip"
+            f"clearhead {full_version()}, which reads formats up to {ROUNDED_FORMAT}: upgrade with pip"
         )
     precision = config.get("precision")
     if (precision is not None) != (version == ROUNDED_FORMAT) or precision not in (None, *get_args(StoredPrecision)):

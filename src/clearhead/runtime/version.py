@@ -1,41 +1,48 @@
-"""The version of clearhead, which is defined only here: asking for the metadata of the package takes 50 ms."""
+"""The version of clearhead: a number, and between releases the commit.
+
+The package's metadata are not asked: that takes 50 ms, and those of an editable installation name the commit that was
+installed, not the one that is checked out.
+"""
 
 from __future__ import annotations
 
 import os
 from functools import cache
 
-__version__ = "0.1.0"
+NUMBER = "0.1.0"
+"""The number of this release, or between releases of the next one; no tag is needed to know it."""
 
-COMMIT_FILE = os.path.join(os.path.dirname(__file__), "commit.txt")
-"""The commit that a wheel was built from, written by setup.py; a checkout has none, and git is asked."""
+VERSION_FILE = os.path.join(os.path.dirname(__file__), "version.txt")
+"""The version of a wheel or an sdist, which setup.py writes; a checkout has none."""
 
 
 @cache
-def commit() -> str | None:
-    """Return the commit of this code as git describes it, such as `1fd1523b7` or `v0.1.0-5-g1fd1523b7-dirty`.
+def full_version() -> str:
+    """Return `0.1.0` for a release, else such as `0.1.0.dev0+g1fd1523b7`, ending with `.dirty` if files were changed.
 
-    None for a release, or if the commit is not known.
+    A checkout is a release if it is unchanged and has the tag `v0.1.0`. Sources without git are `0.1.0.dev0`.
     """
     from pathlib import Path
 
-    if os.path.isfile(COMMIT_FILE):
-        return Path(COMMIT_FILE).read_text(encoding="utf-8").strip() or None
+    if os.path.isfile(VERSION_FILE):
+        return Path(VERSION_FILE).read_text(encoding="utf-8").strip()
     checkout = Path(__file__).resolve().parents[3]
     if not (checkout / ".git").exists():  # of another project, perhaps, that the package is installed in
-        return None
+        return f"{NUMBER}.dev0"
+    if _described(checkout, "--tags", "--exact-match", f"--match=v{NUMBER}", "--dirty") == f"v{NUMBER}":
+        return NUMBER
+    commit = _described(checkout, "--always", "--exclude=*", "--abbrev=9", "--dirty=.dirty")
+    return f"{NUMBER}.dev0+g{commit}" if commit else f"{NUMBER}.dev0"
+
+
+def _described(checkout: os.PathLike[str], *options: str) -> str:
+    """Return what `git describe` says of a checkout; empty if git is missing or fails."""
     import subprocess  # 10 ms, which a command that prints no version need not take
 
-    describe = ["git", "-C", str(checkout), "describe", "--tags", "--match=v*", "--always", "--dirty", "--abbrev=9"]
+    command = ["git", "-C", str(checkout), "describe", *options]
     quiet = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # writes nothing into the checkout
     try:
-        found = subprocess.run(describe, capture_output=True, text=True, timeout=10, check=False, env=quiet)
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, env=quiet)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    said = found.stdout.strip()
-    return said if said not in ("", f"v{__version__}") else None
-
-
-def full_version() -> str:
-    """Return the version with its commit, such as `0.1.0 (1fd1523b7)`."""
-    return __version__ if commit() is None else f"{__version__} ({commit()})"
+        return ""
+    return found.stdout.strip()

@@ -15,7 +15,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from clearhead.runtime.version import __version__, commit
+from clearhead.runtime.version import full_version
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -68,8 +68,8 @@ class Metrics:
         self.seconds_of_models = histogram("clearhead_model_request_seconds", about, ["model"], buckets=_SECONDS)
         about = "Processes that search and were replaced, by reason."
         self.search_restarts = counter("clearhead_search_restarts", about, ["reason"])
-        build = Gauge("clearhead_build_info", "Always 1.", ["version", "commit"], registry=registry)
-        build.labels(__version__, commit() or "").set(1)
+        build = Gauge("clearhead_build_info", "Always 1.", ["version"], registry=registry)
+        build.labels(full_version()).set(1)
         ProcessCollector(registry=registry)
         ProcessCollector("clearhead_search", pid=search_process, registry=registry)
         for name, help_text, read in (

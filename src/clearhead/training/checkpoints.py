@@ -28,7 +28,7 @@ from clearhead.config import TrainConfig
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.files import file_sha256, new_directory, read_json, write_json
 from clearhead.files.tensors import read_weights, write_weights
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 from clearhead.training.log import Amount, Count, Window
 
 CHECKPOINT_FORMAT = 4
@@ -140,8 +140,8 @@ class TrainingState:
             version = fields.pop("format_version", 1)
             if type(version) is int and version > CHECKPOINT_FORMAT:
                 raise _LaterFormatError(
-                    f"the checkpoint is of format {version}; this is clearhead {__version__}, which reads formats up "
-                    f"to {CHECKPOINT_FORMAT}: upgrade with pip"
+                    f"the checkpoint is of format {version}; this is clearhead {full_version()}, which reads formats "
+                    f"up to {CHECKPOINT_FORMAT}: upgrade with pip"
                 )
             if type(version) is not int or version < 1:
                 raise TypeError(f"format_version = {version!r}")

@@ -28,7 +28,7 @@ from clearhead.files import file_sha256, write_text
 from clearhead.model.own_model import OwnModel
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.distributed import Workers, crowding
 from clearhead.training.finish import VERDICT_FILE, Samples, data_lines, report_end
@@ -164,7 +164,7 @@ def train_from_values(
                 values, fresh=fresh, workers=workers, force_data=force_data, own=own, on_progress=on_progress
             )
     layers = values if isinstance(values, Layers) else Layers().with_("file", values)
-    same = {**layers.given, "clearhead": __version__, "PyTorch": torch.__version__}
+    same = {**layers.given, "clearhead": full_version(), "PyTorch": torch.__version__}
     workers.greet(same, say=lambda text: print(f"clearhead: {text}", file=sys.stderr, flush=True))
     if not workers.is_first:
         return _train_with_the_first(workers, start, own)

@@ -14,7 +14,7 @@ from clearhead.decoding import Sampling
 from clearhead.formats.document import MEMORY_NOTE, Document, DocumentSegment, Filling, LengthLimit, Suggestion
 from clearhead.formats.inline_tags import repaired_tags, tokens
 from clearhead.runtime.interruption import check_interruption
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 from clearhead.text.format_strings import checked_format
 from clearhead.text.icu_messages import message_runs
 from clearhead.text.line_statistics import length_ratio
@@ -286,7 +286,7 @@ def origin_of(
     config = translator.decode_config(settings)
     aligns = places_markup(translator.bundle.tokenizer, translator.config, config)
     return {
-        "version": __version__,
+        "version": full_version(),
         "models": [[bundle.model_sha256, bundle.tokenizer.sha256] for bundle in bundles],
         "info": translator.bundle.info,  # such as the statistics of the training lines
         "settings": config.model_dump(mode="json", exclude={"batch_tokens"}),

@@ -1,4 +1,4 @@
-"""The version says the commit between releases."""
+"""The version: a number for a release, and the commit besides between releases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import subprocess
 
 import pytest
 
+import clearhead
 from clearhead.runtime import version
+from clearhead.runtime.version import NUMBER
 
 
 def git(directory, *arguments):
@@ -17,47 +19,57 @@ def git(directory, *arguments):
 
 
 @pytest.fixture
-def checkout(tmp_path, monkeypatch):
+def sources(tmp_path, monkeypatch):
     """Return a directory of sources that the module seems to lie in."""
     monkeypatch.setattr(version, "__file__", str(tmp_path / "src/clearhead/runtime/version.py"))
-    monkeypatch.setattr(version, "COMMIT_FILE", tmp_path / "commit.txt")
-    git(tmp_path, "init", "-q")
-    tmp_path.joinpath("a").write_text("a")
-    git(tmp_path, "add", "a")
-    git(tmp_path, "commit", "-qm", "a")
+    monkeypatch.setattr(version, "VERSION_FILE", tmp_path / "version.txt")
     return tmp_path
 
 
+@pytest.fixture
+def checkout(sources):
+    git(sources, "init", "-q")
+    sources.joinpath("a").write_text("a")
+    git(sources, "add", "a")
+    git(sources, "commit", "-qm", "a")
+    return sources
+
+
 def said():
-    version.commit.cache_clear()
-    return version.full_version()
+    version.full_version.cache_clear()
+    return clearhead.__version__
 
 
 @pytest.fixture(autouse=True)
 def as_before():
     yield
-    version.commit.cache_clear()
+    version.full_version.cache_clear()
 
 
 def test_the_version_of_a_checkout_has_its_commit(checkout):
     commit = git(checkout, "rev-parse", "--short=9", "HEAD")
-    assert said() == f"{version.__version__} ({commit})"
+    assert said() == f"{NUMBER}.dev0+g{commit}"
     checkout.joinpath("a").write_text("b")
-    assert said() == f"{version.__version__} ({commit}-dirty)"
+    assert said() == f"{NUMBER}.dev0+g{commit}.dirty"
 
 
 def test_the_version_of_a_release_is_its_number(checkout):
-    git(checkout, "tag", f"v{version.__version__}")
-    assert said() == version.__version__
-    git(checkout, "commit", "--allow-empty", "-qm", "b")
-    commit = git(checkout, "rev-parse", "--short=9", "HEAD")
-    assert said() == f"{version.__version__} (v{version.__version__}-1-g{commit})"
+    git(checkout, "tag", "v0.0.9")
+    assert said() != NUMBER
+    git(checkout, "tag", f"v{NUMBER}")
+    assert said() == NUMBER
+    checkout.joinpath("a").write_text("b")
+    assert said() == f"{NUMBER}.dev0+g{git(checkout, 'rev-parse', '--short=9', 'HEAD')}.dirty"
+    git(checkout, "commit", "-qam", "b")
+    assert said() == f"{NUMBER}.dev0+g{git(checkout, 'rev-parse', '--short=9', 'HEAD')}"
 
 
-def test_a_wheel_says_its_commit_without_git(checkout, monkeypatch):
+def test_the_version_of_a_package_is_read_from_its_file_without_git(checkout, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    assert said() == version.__version__
-    version.COMMIT_FILE.write_text("1fd1523b7\n")
-    assert said() == f"{version.__version__} (1fd1523b7)"
-    version.COMMIT_FILE.write_text("")  # of a release
-    assert said() == version.__version__
+    assert said() == f"{NUMBER}.dev0"
+    version.VERSION_FILE.write_text("0.1.0.dev0+g1fd1523b7\n")
+    assert said() == "0.1.0.dev0+g1fd1523b7"
+
+
+def test_the_version_of_sources_without_git_has_no_commit(sources):
+    assert said() == f"{NUMBER}.dev0"

@@ -22,7 +22,7 @@ from clearhead.formats.xml.translation_units import (
     open_units,
     read_units,
 )
-from clearhead.runtime.version import __version__
+from clearhead.runtime.version import full_version
 
 
 def open_tmx(path: str, wanted: Wanted) -> PairFile:
@@ -47,7 +47,7 @@ def write_tmx(path: str | None, pairs: Iterable[SentencePair], languages: tuple[
         path,
         pairs,
         head='<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
-        f'<header creationtool="clearhead" creationtoolversion="{__version__}" segtype="sentence" '
+        f'<header creationtool="clearhead" creationtoolversion="{full_version()}" segtype="sentence" '
         f'o-tmf="clearhead" adminlang="en" srclang="{source_language}" datatype="plaintext"/>\n<body>\n',
         unit=lambda _, source, target: (
             f'<tu>\n<tuv xml:lang="{source_language}"><seg>{source}</seg></tuv>\n'
