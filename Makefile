@@ -110,16 +110,17 @@ $(TOUR): $(VENV)/.ready docs/tour.ipynb docs/tour.css docs/build_tour.py $(shell
 	mkdir -p $(dir $@)
 	$(BIN)/python docs/build_tour.py $@
 
-# A wheel with the compiled core for each platform of setup.py, and one without it for all others. What is in them
-# depends on the commit alone.
+# An sdist, a wheel with the compiled core for each platform of setup.py, and one without it for all others. What is in
+# them depends on the commit alone.
 wheels: setup
 	$(BIN)/pip install --quiet -c constraints.txt setuptools ziglang
 	rm -rf build dist
+	$(BIN)/python setup.py --quiet sdist
 	for platform in $$($(BIN)/python -c 'import setup; print(*setup.TARGETS, "any")'); do \
 		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation \
 			--wheel-dir dist --config-settings=--build-option=--plat-name=$$platform . || exit 1; \
 	done
-	cd dist && sha256sum *.whl > SHA256SUMS
+	cd dist && sha256sum *.tar.gz *.whl > SHA256SUMS
 
 # What this machine can measure in an hour, into build/benchmarks; with a page.
 benchmarks: setup

@@ -40,15 +40,34 @@ def test_the_workflow_runs_the_tests_on_every_python_that_is_promised():
     assert "make test" in [step.get("run") for step in job["steps"]]
 
 
+def test_each_action_of_the_workflows_is_pinned_by_one_commit():
+    workflows = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob(".github/workflows/*.yml"))
+    used = re.findall(r"\buses: (?!\./)(\S+?)@(.*)", workflows)
+    assert [pin for _, pin in used if not re.fullmatch(r"[0-9a-f]{40} # v\d+\.\d+\.\d+", pin)] == []
+    assert len(dict(used)) == len(set(used)) > 5
+
+
+def test_the_wheels_are_installed_on_each_system_and_processor():
+    install = read(".github/workflows/wheels.yml")["jobs"]["install"]
+    assert [re.sub(r"-[\d.]+", "", system["os"]) for system in install["strategy"]["matrix"]["include"]] == [
+        *("ubuntu", "ubuntu-arm", "macos", "macos-intel", "windows", "windows-arm")
+    ]
+    assert {"clearhead info", "clearhead verify model"} <= {step.get("run") for step in install["steps"]}
+
+
 def test_a_release_is_built_installed_and_attested_before_it_is_published():
     jobs = read(".github/workflows/release.yml")["jobs"]
-    assert (jobs["install"]["needs"], jobs["publish"]["needs"]) == ("wheels", "install")
-    build = jobs["wheels"]["steps"]
-    assert "make wheels" in [step.get("run") for step in build]
-    (attest,) = (step for step in build if "attest-build-provenance" in step.get("uses", ""))
-    assert attest["with"] == {"subject-checksums": "dist/SHA256SUMS"}
-    assert "> SHA256SUMS" in (ROOT / "Makefile").read_text(encoding="utf-8")
-    for job in jobs.values():  # trusted publishing: no job is given a password
+    assert (jobs["attest"]["needs"], jobs["publish"]["needs"]) == ("wheels", "attest")
+    shared = jobs["wheels"]["uses"]
+    assert shared == read(".github/workflows/test.yml")["jobs"]["wheels"]["uses"]
+    build = str(read(shared)["jobs"]["build"]["steps"])
+    assert "make wheels" in build
+    assert "install --constraint constraints.txt dist/clearhead-*.tar.gz" in build
+    attested = [step["with"] for step in jobs["attest"]["steps"] if "actions/attest@" in step["uses"]]
+    assert {step["subject-checksums"] for step in attested} == {"dist/SHA256SUMS"}
+    assert [Path(step["sbom-path"]).name in build for step in attested if "sbom-path" in step] == [True]
+    assert "sha256sum *.tar.gz *.whl > SHA256SUMS" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    for job in (*jobs.values(), *read(shared)["jobs"].values()):  # trusted publishing: no job is given a password
         assert "secrets." not in str(job)
 
 
