@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,15 @@ def test_the_citation_names_this_version_and_licence():
     assert citation["license"] == PROJECT["license"]
     assert citation["abstract"].replace('"', "'") == PROJECT["description"]
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+
+
+def test_packages_whose_private_parts_are_used_are_bounded_above():
+    packages = [*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values())]
+    ranges = dict(re.match(r"([\w.-]+)(?:\[.*\])?([^;]*)", package).groups() for package in packages)
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    private = ranges.keys() & re.findall(r"\b([a-z]\w*)(?:\.\w+)*\._[a-z]", sources)
+    assert "torch" in private
+    assert [name for name in {*private, "uvicorn"} if "<" not in ranges[name]] == []
 
 
 def test_commits_are_checked_by_the_linter_that_make_uses():

@@ -24,8 +24,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch._C._distributed_c10d import TCPStore
-from torch.distributed import HashStore
+from torch.distributed import HashStore, TCPStore
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from clearhead.cli.main import run as run_command
