@@ -5,7 +5,7 @@ Every error that a user can cause is a `ClearheadError` with one clear message.
 ClearheadError
 ├── ConfigError       a setting is unknown, impossible or contradicts another
 ├── DataError         a text file, a corpus or a line of text cannot be used
-├── ModelError        a model directory is damaged, mixed, or from a newer version
+├── ModelError        a model directory is damaged, mixed, or in another format
 ├── CheckpointError   a run directory cannot be resumed or saved
 ├── TrainingError     training stopped: loss or gradient not finite, or the loss exploded
 └── DeviceError       the requested device is not available
@@ -38,7 +38,7 @@ class DataError(ClearheadError):
 
 
 class ModelError(ClearheadError):
-    """A model directory is missing, damaged, mixed from two models, or from a newer version."""
+    """A model directory is missing, damaged, mixed from two models, or in another format."""
 
 
 class CheckpointError(ClearheadError):

@@ -253,7 +253,7 @@ def huge_model(directory: Path, choose: Random) -> str:
     return f"model.{name} = {value}"
 
 
-def old_format(directory: Path, choose: Random) -> str:
+def other_format(directory: Path, choose: Random) -> str:
     config = _first_json(directory / "config.json")
     config["format_version"] = choose.choice((0, 1, 2, 3, 10**9, True, 1.0, "2", -1))
     _write_json(directory / "config.json", config)
@@ -621,7 +621,7 @@ CRAFTED: tuple[Change, ...] = (
     unknown_key,
     repeated_key,
     deep_value,
-    old_format,
+    other_format,
     wrong_golden,
     tensor_names,
     header_lie,

@@ -54,7 +54,7 @@ def _sign_config(directory: Path) -> None:
     path = directory / "config.json"
     text = path.read_text(encoding="utf-8")
     config = json.loads(text)
-    beside = config.get("side_files", {})
+    beside = config["side_files"]
     old = {**config["checksums"], **beside}
     new = {name: _sha256(directory / name) if (directory / name).is_file() else value for name, value in old.items()}
     said = {name: value for name, value in config.items() if name != "checksums"}

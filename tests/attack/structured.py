@@ -223,12 +223,12 @@ def _sentences(text: str, choose: Random) -> str:
 
 
 def _lines(text: str, choose: Random) -> str:
-    from clearhead.text.line_statistics import LineCounter, has_stray_space, is_copied, letter_case
+    from clearhead.text.line_statistics import LineCounter, has_uneven_space, is_copied, letter_case
     from clearhead.text.lines import for_terminal
     from clearhead.text.translatable_lines import text_lines
 
     LineCounter().add(text, _other(text, choose), 9, 9)
-    is_copied(text, _other(text, choose)), letter_case(text), has_stray_space(text), for_terminal(text)
+    is_copied(text, _other(text, choose)), letter_case(text), has_uneven_space(text), for_terminal(text)
     lines = "".join(line.before + line.text + line.after for line in text_lines(text))
     return "" if lines == text else "lines are not their text"
 

@@ -1,18 +1,7 @@
-"""Make the stored run of one format, with the code of that time first on the path.
+"""Store a run of the present formats: `python tests/compat/store.py 0.1.0`, with the version that writes them first.
 
-    git worktree add --detach OLD COMMIT
-    PYTHONPATH=OLD/src python tests/compat/store.py format-1
-
-| stored | commit | what set it apart |
-| --- | --- | --- |
-| format-1 | ff504ec | the shared embedding was named `embedding.weight` |
-| format-2 | 52aa935 | it is named `source_embedding.weight`; checkpoints bear no number |
-| checkpoint-2 | 1a5dfd0 | checkpoints bear a number, and the precision of the products |
-| checkpoint-3 | d089225 | they rank by chrF, and know the least negative log-likelihood |
-| checkpoint-4 | the one that added it | they know what scores were measured on; models list their side files |
-
-Each is a run of 400 steps on numbers in words, without what nothing reads again (report, TensorBoard). `expected.json`
-says how the same code went on to step 425 and what its model translated. `SHA256SUMS` holds every file of it.
+The run has 400 steps on numbers in words, without what nothing reads again (report, TensorBoard). `expected.json` says
+how the same code went on to step 425 and what its model translated. `SHA256SUMS` holds every file of it.
 """
 
 from __future__ import annotations

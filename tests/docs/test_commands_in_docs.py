@@ -37,7 +37,7 @@ from small_runs import numbers
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
-MODEL = ROOT / "tests" / "compat" / "format-2" / "run"
+MODEL = ROOT / "tests" / "compat" / "0.1.0" / "run"
 PROGRAMS = ("awk", "cat", "clearhead", "curl", "docker", "echo", "make", "pip", "python", "srun", "torchrun")
 COMMAND = re.compile(rf"^(\[?[A-Z_]+=\S+ )*(\.venv/bin/\w+|{'|'.join(PROGRAMS)})(?= )")
 

@@ -59,7 +59,7 @@ def test_the_commands_run(command, tmp_path, capsys):
 
 def test_the_walk_is_what_the_command_prints(capsys):
     example = PAGE.partition("## Every line of code")[2].split("```")[1].strip().splitlines()
-    model = DOCS.parent / "tests" / "compat" / "format-2" / "run"
+    model = DOCS.parent / "tests" / "compat" / "0.1.0" / "run"
     clearhead("explain", model, example[0].removeprefix("source").strip(), "--walk")
     printed = capsys.readouterr().out.splitlines()
     assert len(example) > 10
@@ -68,7 +68,7 @@ def test_the_walk_is_what_the_command_prints(capsys):
 
 def test_the_summary_is_what_the_command_prints_within_two_percent(capsys):
     [shown] = re.findall(r"^```text\n(source .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    model = DOCS.parent / "tests" / "compat" / "checkpoint-3" / "run"
+    model = DOCS.parent / "tests" / "compat" / "0.1.0" / "run"
     clearhead("explain", model, "null drei")
     number = re.compile(r"-?\d+(?:\.\d+)?")
     texts = [re.sub(r"\s+", " ", text.strip()) for text in (shown, capsys.readouterr().out)]
@@ -97,7 +97,7 @@ def test_every_key_of_the_json_is_documented(capsys):
 
 
 def test_the_python_for_the_json_prints_what_the_page_says(tmp_path, monkeypatch, capsys):
-    model = Path(__file__).parents[1] / "compat" / "checkpoint-3" / "run"
+    model = Path(__file__).parents[1] / "compat" / "0.1.0" / "run"
     monkeypatch.chdir(tmp_path)
     clearhead("explain", model, "null drei", "-o", "explanation.json")
     capsys.readouterr()

@@ -244,7 +244,7 @@ def test_pictures_of_pages_are_small_and_shown():
 
 @pytest.mark.slow
 def test_the_pictures_are_made_of_a_run(tmp_path):
-    run = shutil.copytree(ROOT / "tests" / "compat" / "format-2" / "run", tmp_path / "run")
+    run = shutil.copytree(ROOT / "tests" / "compat" / "0.1.0" / "run", tmp_path / "run")
     (run / "report.html").write_text("<h1>Report</h1>", encoding="utf-8")
     made = screenshots.photograph(run, tmp_path)
     assert sorted(file.stem for file in made) == [file.stem for file in PICTURES]

@@ -39,8 +39,3 @@ def rewrite_config(directory: Path, **values: Any) -> None:
     checksums = config.pop("checksums")
     config = {name: value for name, value in {**config, **values}.items() if value is not None}
     path.write_text(json.dumps({**config, "checksums": {**checksums, "config.json": json_sha256(config)}}))
-
-
-def forget_side_files(directory: Path) -> None:
-    """Write the config.json of a model as an earlier clearhead did, which listed no side files."""
-    rewrite_config(directory, side_files=None)

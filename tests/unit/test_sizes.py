@@ -21,7 +21,7 @@ ROOMS = {
     "__init__.py": 89,
     "__main__.py": 3,
     "browser": 445,
-    "bundle": 498,
+    "bundle": 477,
     "cli": 3_418,
     "config": 917,
     "conversion.py": 73,

@@ -21,7 +21,7 @@ from clearhead.bundle.model_directory import (
     verify_checksums,
     write_config,
 )
-from clearhead.bundle.side_files import SIDE_FILE_NAMES, SideFiles, read_side_files, unlisted_side_file
+from clearhead.bundle.side_files import SIDE_FILE_NAMES, SideFiles, read_side_files
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.choices import StoredPrecision
 from clearhead.errors import ConfigError, ModelError
@@ -77,11 +77,8 @@ class Bundle:
     """Version of clearhead that wrote the directory."""
     directory: Path | None = None
     """The model directory it was read from."""
-    side_files: Mapping[str, Any] | None = None
-    """The side files that it has, with the contents of those in JSON, read with the rest; None of others.
-
-    None if an earlier clearhead wrote the directory, which did not list them.
-    """
+    side_files: Mapping[str, Any] = field(default_factory=dict)
+    """The side files that it has, with the contents of those in JSON, read with the rest; None of others."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: a model that was changed in memory as its module, hooks and other parts included.
@@ -109,18 +106,12 @@ class Bundle:
         return {**self.__dict__, "weights": weights}
 
     def side_file(self, name: str) -> dict[str, Any] | None:
-        """Return the content of a JSON side file; None if the model has none.
-
-        Raises:
-            ModelError: If it is damaged.
-        """
-        if self.side_files is not None or self.directory is None:
-            return (self.side_files or {}).get(name)
-        return unlisted_side_file(self.directory / name, self.identity())
+        """Return the content of a JSON side file; None if the model has none."""
+        return self.side_files.get(name)
 
     def leftovers(self) -> list[str]:
         """Return the names of side files in the directory that are not part of the model, and ignored."""
-        if self.side_files is None or self.directory is None:
+        if self.directory is None:
             return []
         return [name for name in SIDE_FILE_NAMES if name not in self.side_files and (self.directory / name).exists()]
 
@@ -146,7 +137,7 @@ class Bundle:
 
     @cached_property
     def line_statistics(self) -> LineStatistics | None:
-        """Statistics of the training lines; None for an imported model, or one from an earlier version of clearhead.
+        """Statistics of the training lines; None for a model that was not trained by clearhead.
 
         Raises:
             ValueError: If the statistics in `info` are damaged.
@@ -170,11 +161,9 @@ class Bundle:
         data = self.info.get("data")
         imported = self.imported_from or {}
         data = data if isinstance(data, Mapping) else {}
-        match data.get("languages", imported.get("languages")), data.get("roles"):
-            case [source, target], _:
+        match data.get("languages", imported.get("languages")):
+            case [source, target]:
                 trained = [[language] if isinstance(language, str) else [] for language in (source, target)]
-            case _, Mapping() as roles:  # an earlier clearhead recorded the files alone
-                trained = [_in_names(roles.get("source")), _in_names(roles.get("target"))]
             case _:
                 trained = [[], []]
         tags = list(self.tokenizer.language_tags)
@@ -252,7 +241,7 @@ def load_bundle(path: str | Path, *, device: str = "cpu", verify: bool = True, m
 
     Raises:
         ConfigError: If `model` is no Transformer, or one of other settings.
-        ModelError: If the directory is missing, damaged, mixed from two models, or from a newer version; or its
+        ModelError: If the directory is missing, damaged, mixed from two models, or in another format; or its
             settings, tokenizer and weights contradict each other.
     """
     for _ in range(_MOST_REPLACEMENTS):
@@ -436,12 +425,3 @@ def _parse(kind: type[T], values: Any, path: Path) -> T:
         return kind(**values)
     except (ConfigError, TypeError) as error:
         raise ModelError(f"{path} is damaged or from another version: {error}") from None
-
-
-def _in_names(files: Any) -> list[str]:
-    """Return the language code that all file names end in, if there is one."""
-    from clearhead.formats.languages import language_in_name
-
-    names = [file for file in files if isinstance(file, str)] if isinstance(files, list) else []
-    found = {language_in_name(name) for name in names}
-    return [language for language in found if language] if len(found) == 1 else []

@@ -37,10 +37,10 @@ from clearhead.files import (
 from clearhead.runtime.version import full_version
 
 FORMAT_VERSION = 2
-"""Increased when an older version of clearhead could misread a model directory."""
+"""Increased when another version of clearhead could misread a model directory."""
 
 ROUNDED_FORMAT = 3
-"""Format of a model whose matrices are stored in 8 bits or in bfloat16; other models keep the earlier number."""
+"""Format of a model whose matrices are stored in 8 bits or in bfloat16; other models have `FORMAT_VERSION`."""
 
 CHECKED_FILES = ("model.safetensors", "tokenizer.json", "generation_config.json", "golden.jsonl")
 """Files of every model, whose checksums are in config.json beside its own; the card may be edited."""
@@ -136,30 +136,31 @@ def read_config(directory: Path) -> dict[str, Any]:
     """Return the values in config.json of a model directory.
 
     Raises:
-        ModelError: If it cannot be read, is damaged, or is from another library or a newer version.
+        ModelError: If it cannot be read, is damaged, or is from another library or in another format.
     """
     path = directory / "config.json"
     config = read_json(path, ModelError)
     version = config.get("format_version")
-    if config.get("model_type") != "clearhead" or type(version) is not int or version < 1:  # true is an int too
+    if config.get("model_type") != "clearhead" or type(version) is not int:  # true is an int too
         hint = f"clearhead import {shlex.quote(str(directory))} -o NEW makes one of a model of another library"
         is_ours = config.get("model_type") == "clearhead"
         raise ModelError(f"{path} does not describe a clearhead model" + ("" if is_ours else f"; {hint}"))
-    if version > ROUNDED_FORMAT:
+    if version not in (FORMAT_VERSION, ROUNDED_FORMAT):
         raise ModelError(
             f"{directory} was written by clearhead {config.get('clearhead_version')} in format {version}; this is "
-            f"clearhead {full_version()}, which reads formats up to {ROUNDED_FORMAT}: upgrade with pip"
+            f"clearhead {full_version()}, which reads formats {FORMAT_VERSION} and {ROUNDED_FORMAT}: "
+            + ("upgrade with pip" if version > ROUNDED_FORMAT else "train or import the model again")
         )
     precision = config.get("precision")
     if (precision is not None) != (version == ROUNDED_FORMAT) or precision not in (None, *get_args(StoredPrecision)):
         raise ModelError(
             f"{path} is damaged: its 'precision' must be one of {', '.join(get_args(StoredPrecision))} in format "
-            f"{ROUNDED_FORMAT}, and missing in earlier ones; copy the model directory again, whole"
+            f"{ROUNDED_FORMAT}, and missing in format {FORMAT_VERSION}; copy the model directory again, whole"
         )
     checksums = config.get("checksums")
     if not isinstance(checksums, dict) or set(checksums) != {*CHECKED_FILES, "config.json"}:
         raise ModelError(f"{path} is damaged: its checksums are incomplete; copy the model directory again, whole")
-    side_files = config.get("side_files", {})
+    side_files = config.get("side_files")
     if not isinstance(side_files, dict) or any(Path(name).name != name for name in side_files):
         raise ModelError(
             f"{path} is damaged: its 'side_files' are not those of a model; copy the model directory again"
@@ -196,7 +197,7 @@ def verify_checksums(directory: Path, config: Mapping[str, Any]) -> None:
         ModelError: If one differs, or cannot be read.
     """
     checksums = config["checksums"]
-    for name, sha256 in {**{name: checksums[name] for name in CHECKED_FILES}, **config.get("side_files", {})}.items():
+    for name, sha256 in {**{name: checksums[name] for name in CHECKED_FILES}, **config["side_files"]}.items():
         require_checksum(directory / name, sha256)
     said = {name: value for name, value in config.items() if name != "checksums"}
     if json_sha256(said) != checksums["config.json"]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from clearhead.bundle.model_directory import directory_identity, read_config, require_checksum, write_config
 from clearhead.errors import ModelError
 from clearhead.files import link_or_copy, new_directory, os_error_as, read_json
-from clearhead.files.arrays import read_arrays
 
 SHORTLIST_FILE = "shortlist.safetensors"
 QUALITY_FILE = "quality.json"
@@ -19,10 +18,7 @@ SideFiles = Mapping[str, Callable[[Path, Mapping[str, str]], None]]
 """Side files to write, by name: each is called with its path and with the hashes of the model (`Bundle.identity`)."""
 
 SIDE_FILE_NAMES = (SHORTLIST_FILE, QUALITY_FILE, ALIGNMENT_FILE)
-"""Files that a model may have; config.json lists those it has with their checksums, as `side_files`.
-
-Models of earlier versions have no such list. Their side files name the model that they were made for.
-"""
+"""Files that a model may have; config.json lists those it has with their checksums, as `side_files`."""
 
 
 def add_side_files(directory: Path, side_files: SideFiles, model: Mapping[str, str]) -> None:
@@ -53,9 +49,8 @@ def add_side_files(directory: Path, side_files: SideFiles, model: Mapping[str, s
         for name, write in side_files.items():
             (temporary / name).unlink(missing_ok=True)  # not through a link
             write(temporary / name, model)
-        listed = {*side_files, *_listed(temporary, config, model, but=side_files)}
         (temporary / "config.json").unlink()
-        write_config(temporary, config, listed)
+        write_config(temporary, config, {*config["side_files"], *side_files})
 
 
 def side_file_path(directory: Path, name: str) -> Path:
@@ -66,54 +61,19 @@ def side_file_path(directory: Path, name: str) -> Path:
     Raises:
         ModelError: If it is damaged, or not part of the model.
     """
-    path, listed = directory / name, read_config(directory).get("side_files")
-    if listed is not None and path.is_file():
+    path, listed = directory / name, read_config(directory)["side_files"]
+    if path.is_file():
         if name not in listed:
             raise ModelError(f"{path} is not part of this model: its config.json does not list it; remove it")
         require_checksum(path, listed[name])
     return path
 
 
-def read_side_files(directory: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:
+def read_side_files(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the side files that `config` lists, with the contents of those in JSON, None of others.
-
-    Returns:
-        Name to content; None if an earlier version wrote the directory, which did not list them.
 
     Raises:
         ModelError: If one in JSON is missing or cannot be read.
     """
-    listed = config.get("side_files")
-    if listed is None:
-        return None
-    return {name: read_json(directory / name, ModelError) if name.endswith(".json") else None for name in listed}
-
-
-def unlisted_side_file(path: Path, model: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the values in a side file of an earlier version, which name its model; in safetensors, the metadata.
-
-    Args:
-        path: The side file.
-        model: Hashes of the model.
-
-    Returns:
-        The values; None if there is no such file, or if it is a leftover of another model.
-
-    Raises:
-        ModelError: If it is damaged.
-    """
-    if not path.is_file():
-        return None
-    values = read_json(path, ModelError) if path.suffix == ".json" else read_arrays(path)[1]
-    return dict(values) if values.items() >= model.items() else None
-
-
-def _listed(directory: Path, config: Mapping[str, Any], model: Mapping[str, str], *, but: Collection[str]) -> set[str]:
-    """Return the names of a model's side files except `but`.
-
-    config.json lists them. A model of an earlier version has the side files that name it.
-    """
-    if config.get("side_files") is not None:
-        return set(config["side_files"]) - set(but)
-    others = [name for name in SIDE_FILE_NAMES if name not in but]
-    return {name for name in others if unlisted_side_file(directory / name, model) is not None}
+    names = config["side_files"]
+    return {name: read_json(directory / name, ModelError) if name.endswith(".json") else None for name in names}

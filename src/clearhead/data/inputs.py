@@ -226,7 +226,7 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
 
     Args:
         report: Contents of the `report.json` that `prepare` wrote.
-        before: Configuration of the last training; used for reports of earlier versions, which lack the roles.
+        before: Configuration of the last training, which names the files where they were found then.
         now: The current configuration.
 
     Returns:
@@ -235,15 +235,11 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
         `missing_inputs`), nor can standard input and pipes.
     """
     prepared = {file["path"]: InputFile(file["path"], file["bytes"], file["sha256"]) for file in report["files"]}
-    roles: Mapping[str, Sequence[str]] | None = report.get("roles")
-    if roles is None:
-        roles = before.data.model_dump()
-        prepared |= _found_elsewhere(prepared, before)
     lines = []
     identified: dict[str, InputFile] = {}
     for role in ROLES:
         missing = {path for path in getattr(now.data, role) if not _files_of(role, path)}
-        old = roles.get(role, ())
+        old = report["roles"][role]
         last, new = (
             [file for path in getattr(data, role) for file in _files_of(role, path) or [path]]
             for data in (before.data, now.data)
@@ -262,21 +258,12 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
             where = f"data.{role}" if len(old) == 1 else f"data.{role}, file {index + 1}"
             if is_now not in identified:
                 identified[is_now] = _identified(is_now)
-            lines += _difference(where, prepared.get(was), identified[is_now])
+            lines += _difference(where, prepared[was], identified[is_now])
     return lines
 
 
-def _found_elsewhere(prepared: Mapping[str, InputFile], before: Config) -> dict[str, InputFile]:
-    """Return files that moved after preparation, by the paths with which the run was continued."""
-    known = {file.sha256 for file in prepared.values()} - {None}
-    others = [_identified(path) for path in dict.fromkeys(_paths(before.data)) if path not in prepared]
-    return {file.path: file for file in others if file.sha256 in known}
-
-
-def _difference(where: str, old: InputFile | None, new: InputFile) -> list[str]:
+def _difference(where: str, old: InputFile, new: InputFile) -> list[str]:
     """Return a description of how a file differs from the prepared one, if it does."""
-    if old is None:
-        return [f"{where}: {new.path} was not part of the prepared data"]
     if old.sha256 is None or new.sha256 is None:
         return (
             [] if old.path == new.path else [f"{where} was {old.path} and now is {new.path}, which cannot be compared"]

@@ -177,10 +177,8 @@ def _hashes(directory: Path, report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _verify(directory: Path, report: Mapping[str, Any]) -> None:
-    """Compare every file with its checksum; data prepared by earlier versions has neither checksums nor roles."""
+    """Compare every file with its checksum."""
     checksums = report.get("checksums")
-    if checksums is None and "roles" not in report:
-        return
     if not isinstance(checksums, Mapping):
         raise DataError(f"{directory / 'report.json'} is damaged: it has no checksums; {FRESH}")
     said = {name: value for name, value in report.items() if name != "checksums"}

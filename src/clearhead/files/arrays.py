@@ -21,8 +21,6 @@ from clearhead.files.reading import require_regular
 from clearhead.files.writing import new_file
 from clearhead.text.lines import first_few
 
-_FORMER_NAME, _NAME = "embedding.weight", "source_embedding.weight"
-"""Name of the shared embedding in models and checkpoints of format 1, and its present name."""
 _MOST_TENSORS = 100_000
 """Maximum number of tensors in a file; a checkpoint of NLLB's mixture of 128 experts has about 12,000."""
 _TYPES = {"BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "U64", "I64", "F64", "C64"}
@@ -42,8 +40,6 @@ class TensorHeader(NamedTuple):
 def read_headers(path: str | Path) -> dict[str, TensorHeader]:
     """Read the names, shapes and types of a safetensors file's tensors, without their values.
 
-    Tensors of an older format are returned under their present names.
-
     Raises:
         ModelError: If the file is missing, is not a regular file or is not a safetensors file.
     """
@@ -54,7 +50,7 @@ def read_headers(path: str | Path) -> dict[str, TensorHeader]:
 def read_arrays(
     path: str | Path, fitting: Mapping[str, TensorHeader] | None = None
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Read arrays and metadata from a safetensors file; tensors of an older format get their present names.
+    """Read arrays and metadata from a safetensors file.
 
     Args:
         path: The file.
@@ -71,7 +67,7 @@ def read_arrays(
         lacked = [header.dtype for header in headers.values() if header.dtype not in _TYPES]
         if lacked:
             raise ModelError(f"cannot read the weights {path}: it holds {lacked[0]}, a type that NumPy lacks")
-        return {name: file.get_tensor(there) for name, there in present_names(file).items()}, file.metadata() or {}
+        return {name: file.get_tensor(name) for name in headers}, file.metadata() or {}
 
 
 def require_fit(own: Mapping[str, TensorHeader], headers: Mapping[str, TensorHeader], *, origin: str) -> None:
@@ -174,20 +170,9 @@ def _require_bounded(file: Any, path: str | Path) -> None:
 
 
 def headers_of(file: Any) -> dict[str, TensorHeader]:
-    """Return the headers of an open file, by the present names of the tensors."""
-    slices = {name: file.get_slice(there) for name, there in present_names(file).items()}
+    """Return the headers of an open file."""
+    slices = {name: file.get_slice(name) for name in sorted(file.keys())}
     return {name: TensorHeader(tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
-
-
-def present_names(file: Any) -> dict[str, str]:
-    """Return a mapping from the present name of each tensor to its name in an open file."""
-    there = set(file.keys())
-    names = {}
-    for name in there:
-        is_former = f"{name}.".startswith(f"{_FORMER_NAME}.")  # also the optimizer's, such as embedding.weight.exp_avg
-        present = _NAME + name.removeprefix(_FORMER_NAME) if is_former else name
-        names[name if present in there else present] = name
-    return names
 
 
 def _sort_metadata(file: BinaryIO) -> None:

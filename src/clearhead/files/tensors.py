@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from clearhead.errors import ModelError
-from clearhead.files.arrays import TensorHeader, headers_of, opened, present_names, require_fit, write_file
+from clearhead.files.arrays import TensorHeader, headers_of, opened, require_fit, write_file
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -34,8 +34,8 @@ def load_weights(model: nn.Module, path: str | Path) -> dict[str, str]:
     own = model_tensors(model)
     with opened(path, framework="pt") as file:
         require_fit(_headers(own), headers_of(file), origin=str(path))  # also if checked before: it may have changed
-        for name, there in present_names(file).items():
-            own[name].copy_(file.get_tensor(there))
+        for name, weight in own.items():
+            weight.copy_(file.get_tensor(name))
         return file.metadata() or {}
 
 
@@ -58,7 +58,7 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str
 
 
 def read_weights(path: str | Path, *, float32: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors and metadata from a safetensors file; tensors of an older format get their present names.
+    """Read tensors and metadata from a safetensors file.
 
     Args:
         path: The file.
@@ -68,7 +68,7 @@ def read_weights(path: str | Path, *, float32: bool = False) -> tuple[dict[str, 
         ModelError: If the file is missing, is not a regular file or not a safetensors file, or has a rejected type.
     """
     with opened(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(there) for name, there in present_names(file).items()}
+        tensors = {name: file.get_tensor(name) for name in headers_of(file)}
         metadata = file.metadata() or {}
     if float32 and (other := [name for name, tensor in tensors.items() if tensor.dtype != torch.float32]):
         raise ModelError(f"{path} must hold float32 tensors, but {other[0]} is in {tensors[other[0]].dtype}")

@@ -79,8 +79,8 @@ def read_origin(values: Mapping[str, Any], path: Path, config: ModelConfig) -> t
         return None, []
     try:
         version, lines = said["format_version"], said["line_statistics"]
-        if type(version) is not int or version > FORMAT_VERSION:
-            raise ValueError(f"its format is {version!r:.20}, and this clearhead reads formats up to {FORMAT_VERSION}")
+        if type(version) is not int or version != FORMAT_VERSION:
+            raise ValueError(f"its format is {version!r:.20}, and this clearhead reads format {FORMAT_VERSION}")
         data = {} if lines is None else {"line_statistics": LineStatistics.from_dict(lines).model_dump(mode="json")}
         info, files = {"data": data} if data else {}, said.get("vocabulary_sha256")
         if files is not None and not (isinstance(files, dict) and all(_is_file_name(name) for name in files)):

@@ -89,22 +89,17 @@ class LineStatistics(_Part):
     """Largest usual `length_ratio`: 999 of 1,000 pairs have at most this one."""
     copies: _Count
     """Number of pairs whose target is mostly a copy of its source, see `is_copied`."""
-    capitals: _Count | None = None
-    """Number of lines whose source is all in capitals, see `letter_case`; None from an earlier version of clearhead."""
-    small_letters: _Count | None = None
-    """Number of lines whose source is all in small letters; None from an earlier version."""
-    stray_spaces: _Count | None = None
-    """Number of lines whose source has other white space than single spaces between words, see `has_stray_space`; None
-    from an earlier version."""
-    uneven_spaces: _Count | None = None
-    """Number of lines whose source has white space at its ends, or several in a row; None from an earlier version."""
-    changed_without_words: _Count | None = None
-    """Number of lines whose source has no words (`has_words`) and whose target is another text; None from an earlier
-    version."""
-    source_forms: _Forms | None = None
-    """Number of lines whose source has each mark, each kind of white space and each Unicode form, see `count_forms`;
-    None from an earlier version."""
-    target_forms: _Forms | None = None
+    capitals: _Count
+    """Number of lines whose source is all in capitals, see `letter_case`."""
+    small_letters: _Count
+    """Number of lines whose source is all in small letters."""
+    uneven_spaces: _Count
+    """Number of lines whose source has white space at its ends, or several in a row."""
+    changed_without_words: _Count
+    """Number of lines whose source has no words (`has_words`) and whose target is another text."""
+    source_forms: _Forms
+    """Number of lines whose source has each mark, each kind of white space and each Unicode form, see `count_forms`."""
+    target_forms: _Forms
     source_characters: str
     """Every character of the sources, as hexadecimal ranges of code points, such as `20 41-5A`."""
     target_characters: str
@@ -154,27 +149,20 @@ class LineStatistics(_Part):
 
     def rare_cases(self) -> tuple[LetterCase, ...]:
         """Return the letter cases that are rare in the lines: `capitals`, `small letters`, both or neither."""
-        counts: dict[LetterCase, int | None] = {"capitals": self.capitals, "small letters": self.small_letters}
-        return tuple(case for case, count in counts.items() if count is not None and count < RARE * self.lines)
+        counts: dict[LetterCase, int] = {"capitals": self.capitals, "small letters": self.small_letters}
+        return tuple(case for case, count in counts.items() if count < RARE * self.lines)
 
     def seldom_has_stray_space(self) -> bool:
-        """Return whether white space at the ends of lines, and several in a row, is known to be rare in the lines."""
-        count = self.stray_spaces if self.uneven_spaces is None else self.uneven_spaces
-        return count is not None and count < RARE * self.lines
+        """Return whether white space at the ends of lines, and several in a row, is rare in the lines."""
+        return self.uneven_spaces < RARE * self.lines
 
     def forms(self) -> tuple[TextForm, TextForm]:
         """Return the Unicode forms in which the model knows sources and targets."""
-        told = self.source_forms, self.lines, self.known_characters()[0]
-        source = form_of_source(*told, has_usual_spaces=self.seldom_has_stray_space())
+        source = form_of_source(self.source_forms, self.lines, self.known_characters()[0])
         return source, form_of_target(self.target_forms, self.lines)
 
     def changes_without_words(self) -> bool:
-        """Return whether sources without words that become another text are not rare, such as dates in figures.
-
-        If they were not counted, by an earlier version, it is so if no source has a letter.
-        """
-        if self.changed_without_words is None:
-            return not any(map(str.isalpha, self.known_characters()[0]))
+        """Return whether sources without words that become another text are not rare, such as dates in figures."""
         return self.changed_without_words >= RARE * self.lines
 
     def __str__(self) -> str:
@@ -222,15 +210,6 @@ def has_uneven_space(text: str) -> bool:
     return text != text.strip() or re.search(r"\s\s", text) is not None
 
 
-def has_stray_space(text: str) -> bool:
-    """Return whether a text has white space other than single spaces between words, such as a tab or no-break space.
-
-    >>> has_stray_space("a dog"), has_stray_space(" a dog"), has_stray_space("a  dog")
-    (False, True, True)
-    """
-    return text != " ".join(text.split())
-
-
 def is_copied(source: str, target: str) -> bool:
     """Return whether most of a source occurs unchanged in its target; False for a source that is too short to judge.
 
@@ -257,7 +236,7 @@ class LineCounter:
         self._ratios: Counter[int] = Counter()
         self._characters: tuple[set[str], set[str]] = (set(), set())
         self._forms: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-        self._copies = self._stray_spaces = self._uneven_spaces = self._changed_without_words = 0
+        self._copies = self._uneven_spaces = self._changed_without_words = 0
         self._cases: Counter[LetterCase | None] = Counter()
 
     def add(self, source: str, target: str, source_tokens: int, target_tokens: int) -> None:
@@ -268,9 +247,7 @@ class LineCounter:
         self._ratios[round(_RATIO_STEPS * math.log(length_ratio(source, target)))] += 1
         self._copies += is_copied(source, target)
         self._cases[letter_case(source)] += 1
-        if has_stray_space(source):
-            self._stray_spaces += 1
-            self._uneven_spaces += has_uneven_space(source)
+        self._uneven_spaces += has_uneven_space(source)
         for forms, text in zip(self._forms, (source, target), strict=True):
             forms.update(count_forms(text))
         self._changed_without_words += source != target and not has_words(source)
@@ -292,7 +269,6 @@ class LineCounter:
             copies=self._copies,
             capitals=self._cases["capitals"],
             small_letters=self._cases["small letters"],
-            stray_spaces=self._stray_spaces,
             uneven_spaces=self._uneven_spaces,
             changed_without_words=self._changed_without_words,
             source_forms=dict(sorted(self._forms[0].items())),

@@ -134,7 +134,7 @@ class SeenInTraining(NamedTuple):
         """Build from training statistics, or from the vocabulary without them.
 
         Args:
-            statistics: Statistics of the training lines; None for an imported model or one of an earlier version.
+            statistics: Statistics of the training lines; None for a model that was not trained by clearhead.
             vocabulary: Returns the pieces of the vocabulary; used for the scripts if there are no statistics.
         """
         if statistics is None:

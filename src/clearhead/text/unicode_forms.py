@@ -180,42 +180,35 @@ def count_forms(text: str) -> set[str]:
     return found
 
 
-def form_of_source(
-    counts: Mapping[str, int] | None, lines: int, characters: Collection[str], *, has_usual_spaces: bool
-) -> TextForm:
+def form_of_source(counts: Mapping[str, int], lines: int, characters: Collection[str]) -> TextForm:
     """Return the form of the sources of a training text.
 
     Args:
-        counts: Number of lines for each key of `count_forms`; None from an earlier version of clearhead.
+        counts: Number of lines for each key of `count_forms`.
         lines: Number of lines.
         characters: Characters of the lines.
-        has_usual_spaces: Whether white space other than single spaces is known to be rare.
     """
     marks = MARKS if any(map(_is_from_right, characters)) else MARKS + _DIRECTIONS
-    if counts is None:
-        spaces = frozenset() if has_usual_spaces else frozenset(filter(str.isspace, characters))
-        left_out = set(marks).difference(characters)
-    else:
-        counts = Counter(counts)
-        spaces = frozenset(
-            kind
-            for key, count in counts.items()
-            if (kind := _space_of(key)) and (count >= RARE * lines or count > counts[_key(" " + kind[1:])])
-        )
-        left_out = {mark for mark in marks if counts[_key(mark)] < RARE * lines}
+    counts = Counter(counts)
+    spaces = frozenset(
+        kind
+        for key, count in counts.items()
+        if (kind := _space_of(key)) and (count >= RARE * lines or count > counts[_key(" " + kind[1:])])
+    )
+    left_out = {mark for mark in marks if counts[_key(mark)] < RARE * lines}
     wide = {one: plain for one, plain in _WIDE.items() if one not in characters and plain in characters}
     canonical = form_of_target(counts, lines)
     return replace(canonical, left_out=frozenset(left_out), replaced=wide, spaces=spaces)
 
 
-def form_of_target(counts: Mapping[str, int] | None, lines: int) -> TextForm:
+def form_of_target(counts: Mapping[str, int], lines: int) -> TextForm:
     """Return the canonical form of one side of a training text: NFC, unless more of its lines are in NFD.
 
     Args:
         counts: As for `form_of_source`.
         lines: Number of lines.
     """
-    counts = Counter() if counts is None else Counter(counts)
+    counts = Counter(counts)
     form: Literal["NFC", "NFD"] = "NFD" if counts[DECOMPOSED] > counts[COMPOSED] else "NFC"
     usual = {
         unicodedata.normalize(form, letter): letter

@@ -32,16 +32,13 @@ from clearhead.runtime.version import full_version
 from clearhead.training.log import Amount, Count, Window
 
 CHECKPOINT_FORMAT = 4
-"""Format number of checkpoints. Increased when an older clearhead could misread a new checkpoint.
-
-Format 1 had no number; format 2 had no chrF; format 3 did not say what scores were measured on.
-"""
+"""Format number of checkpoints. Increased when another clearhead could misread a checkpoint."""
 
 _NAME = re.compile(r"step-\d{8,}")
 
 
-class _LaterFormatError(CheckpointError):
-    """The checkpoint was written by a newer clearhead. It is not damaged, so no earlier one is used instead."""
+class _OtherFormatError(CheckpointError):
+    """The checkpoint was written by another clearhead. It is not damaged, so the one before it is not used instead."""
 
 
 @dataclass
@@ -51,10 +48,9 @@ class Best:
     step: Count
     bleu: Amount
     nll: Amount
-    chrf: Amount | None
-    """None if an earlier clearhead, which did not measure chrF, validated."""
-    measured_on: str | None
-    """What the scores were measured on, as `validation.measured_on` returns it; None if an earlier clearhead did."""
+    chrf: Amount
+    measured_on: str
+    """What the scores were measured on, as `validation.measured_on` returns it."""
 
 
 @dataclass
@@ -79,7 +75,7 @@ class TrainingState:
     threads: Count = 0
     """Number of CPU threads. Another number adds floating-point numbers in a different order."""
     precision: str = ""
-    """Precision in which matrix products were computed, `fp32` or `bf16`; empty in checkpoints of format 1."""
+    """Precision in which matrix products were computed, `fp32` or `bf16`."""
     window: Window = field(default_factory=Window)
     imported_from: dict[str, Any] | None = None
     """What the initial model records about the library it was imported from; None if it was not imported."""
@@ -105,23 +101,13 @@ class TrainingState:
         of_steps = math.inf if train.max_steps is None else (train.max_steps - self.step) * per_step
         return min(of_steps, math.inf if train.max_minutes is None else 60 * train.max_minutes - self.elapsed)
 
-    def computed_otherwise(self, now: TrainingState, name: str) -> Iterator[str]:
-        """Yield what a run that resumes from this state computes otherwise than before, as lines to print.
-
-        Args:
-            now: State of the process that resumes it.
-            name: Name of the checkpoint.
-        """
+    def computed_otherwise(self, now: TrainingState) -> Iterator[str]:
+        """Yield what a run that resumes from this state, in a process of the state `now`, computes otherwise."""
         if self.threads != now.threads:
             yield f"the run used {self.threads} threads and now has {now.threads}: sums may differ in the last bit"
         if self.device != now.device:
             yield f"the run was on {self.device} and now is on {now.device}: it continues, but not bit for bit"
-        if not self.precision:
-            yield (
-                f"an older clearhead wrote {name} and did not say what its matrix products were in; now they are "
-                f"in {now.precision}: the run continues, but perhaps not bit for bit"
-            )
-        elif self.precision != now.precision:
+        if self.precision != now.precision:
             yield (
                 f"the run's matrix products were in {self.precision} and now are in {now.precision}: "
                 f"it continues, but not bit for bit"
@@ -132,28 +118,15 @@ class TrainingState:
         """Restore a state from the values that `to_dict` returned.
 
         Raises:
-            CheckpointError: If a newer clearhead wrote the values, fields are missing or unknown, or a value is
-                invalid.
+            CheckpointError: If fields are missing or unknown, or a value is invalid.
         """
         try:
             fields = dict(values)
-            version = fields.pop("format_version", 1)
-            if type(version) is int and version > CHECKPOINT_FORMAT:
-                raise _LaterFormatError(
-                    f"the checkpoint is of format {version}; this is clearhead {full_version()}, which reads formats "
-                    f"up to {CHECKPOINT_FORMAT}: upgrade with pip"
-                )
-            if type(version) is not int or version < 1:
+            version = fields.pop("format_version", None)
+            if version != CHECKPOINT_FORMAT:
                 raise TypeError(f"format_version = {version!r}")
-            if version == 1:
-                fields.setdefault("precision", "")
             fields.setdefault("imported_from", None)
             best, window = fields["best"], fields["window"]
-            if version < 3:
-                best = fields["best"] = best and {**best, "chrf": None}
-                fields["least_nll"] = best and best["nll"]
-            if version < 4:
-                best = fields["best"] = best and {**best, "measured_on": None}
             for part, kind in ((fields, cls), (window, Window), *(((best, Best),) if best is not None else ())):
                 if part.keys() != kind.__dataclass_fields__.keys():
                     raise TypeError(f"its fields must be {', '.join(kind.__dataclass_fields__)}")
@@ -252,9 +225,17 @@ class Checkpoints:
         """Return the state of an undamaged checkpoint.
 
         Raises:
-            CheckpointError: If it cannot be read.
+            CheckpointError: If it is of another format or cannot be read.
         """
-        return TrainingState.from_dict(read_json(path / "state.json", CheckpointError))
+        values = read_json(path / "state.json", CheckpointError)
+        version = values.get("format_version")
+        if type(version) is int and version != CHECKPOINT_FORMAT:
+            raise _OtherFormatError(
+                f"{path} is of format {version}; this is clearhead {full_version()}, which reads format "
+                f"{CHECKPOINT_FORMAT}: "
+                + ("upgrade with pip" if version > CHECKPOINT_FORMAT else "start the run over with --fresh")
+            )
+        return TrainingState.from_dict(values)
 
     def trouble(self, path: Path) -> str | None:
         """Return what is wrong with a checkpoint, or None if it is undamaged."""
@@ -277,7 +258,7 @@ class Checkpoints:
             return f"{Path(error.filename or path).name}: {error.strerror}"
         except (KeyError, TypeError):
             return "manifest.json is not readable"
-        except _LaterFormatError:
+        except _OtherFormatError:
             raise
         except CheckpointError as error:
             return str(error)

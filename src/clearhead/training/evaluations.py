@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from clearhead.bundle.model_directory import model_directory
 from clearhead.errors import ClearheadError, ModelError
@@ -41,7 +41,7 @@ class _Evaluation(BaseModel):
     date: str
     files: list[str]
     model_sha256: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any]
     sentences: int
     scores: dict[str, _Score]
 
@@ -86,7 +86,7 @@ def record_evaluation(
         page = read_text(run / "report.html")
         before, begin, rest = page.partition(_BEGIN)
         _, end, after = rest.partition(_END)
-        if begin and end:  # an older clearhead wrote the report without this part
+        if begin and end:  # otherwise it is another page
             published = read_json(model_directory(run) / "config.json", ModelError)["checksums"]["model.safetensors"]
             write_text(run / "report.html", before + evaluations(run, published) + after)
 

@@ -20,7 +20,6 @@ from clearhead.data.clean import CleaningReport
 from clearhead.data.doctor.code_points import Texts
 from clearhead.data.doctor.identification import SideLanguages
 from clearhead.data.doctor.wrong_pairs import wrong_lines
-from clearhead.data.inputs import languages
 from clearhead.data.prepare import Prepared
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import DataError
@@ -122,7 +121,7 @@ def report_end(
         records,
         num_pairs=data.report["train"]["kept"],
         misaligned=misalignment(data),
-        wrong=data.report.get("wrong"),
+        wrong=data.report["wrong"],
         epochs=state.step / loop.order.batches_per_epoch,
         validation=validation,
         is_unchanged=is_unchanged,
@@ -218,7 +217,7 @@ def _direction(data: Prepared, files: DataConfig) -> tuple[str, str]:
     rows = range(min(len(data.valid), _LINES_OF_A_SCRIPT))
     sides = [[side(row) for row in rows] for side in (data.valid.source, data.valid.target)]
     scripts = [next((name.title() for name, _ in count_scripts(texts).most_common(1)), "") for texts in sides]
-    known, doubt = data.report.get("languages") or languages(files), ""  # an earlier clearhead did not record them
+    known, doubt = data.report["languages"], ""
     if tags := data.tokenizer.language_tags:
         many = next(iter(tags)) if len(tags) == 1 else f"{len(tags)} languages"
         known = known[0] or many, many
@@ -248,8 +247,7 @@ def _text(data: Prepared, files: DataConfig) -> str:
 
 
 def _reading_lines(report: Mapping[str, Any]) -> list[str]:
-    known = {file["path"]: file.get("read_as") for file in report["files"]}  # an earlier clearhead did not record it
-    return [f"{display_name(path)}: {words}" for path, words in known.items() if words]
+    return [f"{display_name(file['path'])}: {file['read_as']}" for file in report["files"] if file["read_as"]]
 
 
 def data_lines(report: Mapping[str, Any]) -> list[str]:
@@ -269,7 +267,7 @@ def data_lines(report: Mapping[str, Any]) -> list[str]:
                 kinds = ", ".join(f"{count:,} {kind}" for kind, count in added.items() if count)
                 lines.append(f"{sum(added.values()):>12,} altered copies added: {kinds}")
             if part == "train":
-                lines += wrong_lines(report.get("wrong"), report[part]["kept"])[:1]
+                lines += wrong_lines(report["wrong"], report[part]["kept"])[:1]
             if part == "train" and (links := report.get("links")) is not None:
                 lines.append(
                     f"{links['pairs']:>12,} have links, which {links['target_tokens']:,} target tokens learn from"

@@ -192,7 +192,7 @@ def completed(config: Config, batches_per_epoch: int) -> Config:
     because a run may resume on another device. Every checkpoint records their actual values.
 
     Args:
-        config: Settings with those of the tokenizer, or saved by an earlier clearhead, which left more open.
+        config: Settings with those of the tokenizer.
         batches_per_epoch: Optimiser steps of one pass over the corpus.
     """
     train, model = config.train, config.model

@@ -26,6 +26,9 @@ Where every token is certain, a loss from rounded products can fall slightly bel
 any float32 value.
 """
 
+_OF_A_VALIDATION = {"measured_on", "nll", "bleu", "chrf"}
+"""What the record of a validation has, besides its step."""
+
 
 @dataclass
 class Window:
@@ -76,13 +79,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def comparable(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the records without validations that were measured on other text or settings than the last one."""
-    measured_on = [record.get("measured_on") for record in records if record["split"] == "valid"]
-    return [record for record in records if record["split"] != "valid" or record.get("measured_on") == measured_on[-1]]
+    measured_on = [record["measured_on"] for record in records if record["split"] == "valid"]
+    return [record for record in records if record["split"] != "valid" or record["measured_on"] == measured_on[-1]]
 
 
 def _is_record(value: Any) -> bool:
     """Return whether a value is an object with a valid step, a split, and otherwise only finite numbers."""
     if not isinstance(value, dict) or type(value.get("step")) is not int or not 0 <= value["step"] <= MOST_STEPS:
+        return False
+    if value.get("split") == "valid" and not value.keys() >= _OF_A_VALIDATION:
         return False
     numbers = [number for name, number in value.items() if name not in ("split", "step", "measured_on")]
     return (
@@ -106,7 +111,7 @@ class MetricsLog:
 
         path = run / "metrics.jsonl"
         last = {"train": step, "valid": validated_step}
-        kept = [record for record in read_metrics(path) if record["step"] <= last.get(record.get("split", ""), 0)]
+        kept = [record for record in read_metrics(path) if record["step"] <= last.get(record["split"], 0)]
         write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
         self._file = path.open("a", encoding="utf-8")
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)

@@ -148,7 +148,7 @@ class Loop:
         if state.step:  # before the first step an optimiser has no state
             load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
         now = self.state
-        for line in state.computed_otherwise(now, path.name):
+        for line in state.computed_otherwise(now):
             self.display.say(line)
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
         self.start -= state.elapsed

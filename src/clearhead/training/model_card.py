@@ -87,7 +87,7 @@ def _origin_rows(name: str, bundle: Bundle) -> str:
 
 
 def _read_as(file: Mapping[str, Any]) -> str:
-    words = file.get("read_as", "not known")  # an earlier clearhead did not record it
+    words = file["read_as"]
     return "one segment a line" if words is None else _cell(words)
 
 

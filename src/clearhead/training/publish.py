@@ -215,8 +215,7 @@ def _without_directories(value: Any, paths: Collection[str | None]) -> Any:
 def translatable(data: Prepared, target_lang: str | None, count: int) -> list[tuple[int, str]]:
     """Return row and source of the first validation pairs that the model can translate unchanged, at most `count`.
 
-    A source without a language tag can be trained on, but cannot be translated unless `target_lang` is given. An
-    unknown tag may remain in data of an older clearhead.
+    A source without a language tag can be trained on, but cannot be translated unless `target_lang` is given.
     """
     languages, sources = data.tokenizer.language_tags, map(data.valid.source, range(len(data.valid)))
     found = (
@@ -294,8 +293,8 @@ class PublishedScores:
 
     nll: float
     """Negative log-likelihood per target token, in nats."""
-    chrf: float | None
-    """chrF of greedy translations, in percent; None if an earlier clearhead, which did not measure it, validated."""
+    chrf: float
+    """chrF of greedy translations, in percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +304,7 @@ class Published:
     words: str
     """Description of the weights and their scores, or why these are unknown."""
     scores: PublishedScores | None = None
-    measured_on: tuple[str | None, ...] = ()
+    measured_on: tuple[str, ...] = ()
     """What must agree before scores can be compared: see `validation.measured_on`; and the metric."""
 
     def verdict(self, validation: Validation, data: Prepared, config: Config) -> str:
@@ -316,8 +315,8 @@ class Published:
         """
         if self.scores is None:
             return "not to be compared with"
-        metric = None if self.scores.chrf is None else validation.chrf_signature
-        if self.measured_on != (measured_on(data.report, config.train.validate_sentences, config.decode), metric):
+        now_on = measured_on(data.report, config.train.validate_sentences, config.decode), validation.chrf_signature
+        if self.measured_on != now_on:
             return "measured on other validation text than"
         now = PublishedScores(round(validation.nll, 4), round(validation.chrf, 2))
         if is_better(now, self.scores):
@@ -332,12 +331,12 @@ def read_published(directory: Path) -> Published | None:
     try:
         info = load_bundle(directory).info
         metrics = info["metrics"]
-        nll, chrf = float(metrics["valid_nll"]), metrics.get("valid_chrf")  # older models have no chrF
+        nll, chrf = float(metrics["valid_nll"]), float(metrics["valid_chrf"])
         scores = {"BLEU": metrics["valid_bleu"], "chrF": chrf, "perplexity": metrics["valid_ppl"]}
-        words = ", ".join(f"{name} {score:.2f}" for name, score in scores.items() if score is not None)
+        words = ", ".join(f"{name} {score:.2f}" for name, score in scores.items())
         settings = info["settings"]
         on = measured_on(info["data"], settings["train"]["validate_sentences"], DecodeConfig(**settings["decode"]))
-        measured = on, metrics.get("chrf_signature")
+        measured = on, str(metrics["chrf_signature"])
         return Published(f"{info['weights']}, validation {words}", PublishedScores(nll, chrf), measured)
     except ModelError as error:
         return Published(f"it cannot be read: {error}")

@@ -128,9 +128,7 @@ def resume(layers: Layers, saved: Config, data: Prepared, made: TrainingState) -
     layers = layers.with_preset(layers.preset or saved.preset or choose_preset(len(data.train)))
     layers = layers.with_("plan", planned_before(saved)).with_("fixed", {"model": data.tokenizer.model_settings})
     order = data.order(layers.config.train)
-    # Older runs did not save the chosen values.
-    saved, now = (completed(config, order.batches_per_epoch) for config in (saved, layers.config))
-    now = with_intervals(saved, now, made, layers.given)
+    now = with_intervals(saved, completed(layers.config, order.batches_per_epoch), made, layers.given)
     return now, order, allowed_changes(saved, now, made)
 
 

@@ -24,7 +24,7 @@ from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
 from clearhead.errors import CheckpointError, ModelError, TrainingError
-from clearhead.files import file_sha256, write_text
+from clearhead.files import file_sha256, os_error_as, write_text
 from clearhead.model.own_model import OwnModel
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
@@ -81,9 +81,14 @@ class TrainResult:
 
     @property
     def verdict(self) -> list[str]:
-        """How well the run went and what to do about it, as sentences; none of a run of an older version."""
+        """How well the run went and what to do about it, as sentences.
+
+        Raises:
+            CheckpointError: If they cannot be read.
+        """
         path = self.run / VERDICT_FILE
-        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        with os_error_as(CheckpointError, f"cannot read {path}"):
+            return path.read_text(encoding="utf-8").splitlines()
 
     @property
     def metrics(self) -> list[dict[str, Any]]:

@@ -84,8 +84,8 @@ class Quality(Protocol):
         """Negative log-likelihood per target token, in nats."""
 
     @property
-    def chrf(self) -> float | None:
-        """Corpus chrF of greedy translations; None if an earlier clearhead, which did not measure it, validated."""
+    def chrf(self) -> float:
+        """Corpus chrF of greedy translations, in percent."""
 
 
 @torch.inference_mode()
@@ -153,8 +153,7 @@ def measured_on(report: Mapping[str, Any], sentences: int, decode: DecodeConfig)
         sentences: The setting `train.validate_sentences`.
         decode: Settings, of which those count that change greedy translations.
     """
-    checksums = report.get("checksums") or {}  # older data has none
-    valid = checksums.get("valid.arrow"), report["tokenizer"]["sha256"], report["valid"]["kept"]
+    valid = report["checksums"]["valid.arrow"], report["tokenizer"]["sha256"], report["valid"]["kept"]
     how = decode.model_dump(mode="json", exclude={"beam_size", "precision", "batch_tokens"})
     return json_sha256([*valid, min(sentences, report["valid"]["kept"]), how])
 
@@ -164,11 +163,8 @@ def is_better(now: Quality, best: Quality) -> bool:
 
     chrF counts characters, so it improves from the first correct words and in every script, while BLEU stays at 0 until
     whole phrases are right. Unlike likelihood, chrF does not fall when a model only becomes overconfident
-    (docs/recipes.md). An earlier clearhead recorded no chrF and a BLEU on differently split words, so likelihood ranks
-    against its record.
+    (docs/recipes.md).
     """
-    if best.chrf is None or now.chrf is None:
-        return now.nll < best.nll
     return (now.chrf, -now.nll) > (best.chrf, -best.nll)
 
 

@@ -56,7 +56,7 @@ def verdict(
     *,
     num_pairs: int,
     misaligned: str | None,
-    wrong: Mapping[str, Any] | None,
+    wrong: Mapping[str, Any],
     epochs: float,
     validation: Validation,
     is_unchanged: bool,
@@ -71,14 +71,14 @@ def verdict(
         records: Records of `metrics.jsonl` that can be compared, see `log.comparable`.
         num_pairs: Number of training pairs.
         misaligned: Warning from `misalignment` about the training pairs; None if there is none.
-        wrong: Result of `count_wrong` for the training pairs; None for data that was prepared before it was counted.
+        wrong: Result of `count_wrong` for the training pairs.
         epochs: Passes over the training pairs.
         validation: Validation result of the published model.
         is_unchanged: Whether the published model is the initial one, because no later one was better.
         ended_by: Why training ended, as `TrainingState.ended_by` returns it.
     """
-    valid = [record for record in records if record.get("split") == "valid" and "chrf" in record]
-    losses = [record["nll"] for record in records if record.get("split") == "train"]
+    valid = [record for record in records if record["split"] == "valid"]
+    losses = [record["nll"] for record in records if record["split"] == "train"]
     command, longer = f"clearhead train {shlex.quote(str(run))}", _longer(train, state, ended_by)
     go_on = f"go on with: {command} {longer}"
     if state.step <= train.warmup_steps and "train.warmup_steps" in train.planned:

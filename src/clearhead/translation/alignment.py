@@ -256,7 +256,7 @@ def alignment_head(bundle: Bundle) -> AlignmentHead:
     if values is None:
         return guided_head_of(bundle) or AlignmentHead()
     agreement = values.get("agreement")
-    if agreement is not None and not (isinstance(agreement, int | float) and 0 <= agreement <= 1):
+    if not (isinstance(agreement, int | float) and 0 <= agreement <= 1):
         raise ModelError(f"{path} is damaged: agreement must be a number from 0 to 1; {_ADVICE}")
     return _head_of(bundle, values, f"{path} is damaged: the model has no such head; {_ADVICE}")
 

@@ -26,8 +26,8 @@ LONGEST_NAME = 255
 
 _LINE = TypeAdapter(Translation)
 
-_HEADS = re.compile(rb'\{"(journal_)?origin": "[0-9a-f]{64}"\}\n')
-"""First lines of journals; those of earlier versions, whose lines have no checksums, have the shorter key."""
+_HEAD = re.compile(rb'\{"journal_origin": "[0-9a-f]{64}"\}\n')
+"""First line of a journal."""
 _LONGEST_HEAD = len('{"journal_origin": ""}\n') + 64
 
 
@@ -75,7 +75,7 @@ class TranslationJournal:
         """Read the translations, and return the length of the complete lines in bytes; 0 to begin anew."""
         head = file.readline(_LONGEST_HEAD)
         if head != self._head:
-            if _HEADS.fullmatch(head):
+            if _HEAD.fullmatch(head):
                 notice(f"{self.path} was made with another model, version or other settings; the work begins anew")
             elif not self._head.startswith(head) or file.read(1):  # more than a beginning of the line
                 raise DataError(

@@ -169,10 +169,9 @@ def read_beside(bundle: Bundle) -> tuple[Shortlist | None, tuple[AlignmentHead, 
     """
     if bundle.directory is None:
         return None, None, None
-    head, listed = bundle.side_file(ALIGNMENT_FILE), bundle.side_files
-    has_shortlist = (bundle.directory / SHORTLIST_FILE).is_file() if listed is None else SHORTLIST_FILE in listed
+    head, has_shortlist = bundle.side_file(ALIGNMENT_FILE), SHORTLIST_FILE in bundle.side_files
     return (
         Shortlist.load(side_file_path(bundle.directory, SHORTLIST_FILE), bundle.identity()) if has_shortlist else None,
-        (alignment_head(bundle), head.get("agreement") or 0.0) if head is not None else None,
+        (alignment_head(bundle), head["agreement"]) if head is not None else None,
         calibration_of(bundle),
     )

@@ -117,7 +117,7 @@ class Translator:
                 in a file, so what was trained with an own model needs it here again.
 
         Raises:
-            ModelError: If a directory is missing, damaged, mixed, or from a newer version; or if a further model has a
+            ModelError: If a directory is missing, damaged, mixed, or in another format; or if a further model has a
                 different vocabulary.
             ConfigError: If `ensemble` is not a list or combined with `model`, or `model` has other settings.
             DeviceError: If the device is not available.

@@ -242,14 +242,6 @@ def test_weights_in_another_type_are_refused(model_dir, dtype):
         average_weights([path])
 
 
-def test_a_tensor_under_its_old_and_its_new_name_is_refused(model_dir):
-    path = model_dir / "model.safetensors"
-    tensors, metadata = read_weights(path)
-    write_weights(path, {**tensors, "embedding.weight": tensors["source_embedding.weight"] + 1}, metadata)
-    edit_config(model_dir, format_version=1)
-    assert "unknown   embedding.weight" in message_of(load_bundle, model_dir, verify=False)
-
-
 @pytest.mark.slow
 def test_loading_takes_less_than_twice_the_file_and_half_a_gigabyte(tmp_path, make_bundle):
     bundle = make_bundle(d_model=2_048, num_heads=8, d_ff=8_192)  # 300 MB

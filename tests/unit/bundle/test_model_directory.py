@@ -9,7 +9,7 @@ import pytest
 from model_files import contents, edit_config, message_of
 
 from clearhead.bundle import load_bundle, save_bundle
-from clearhead.bundle.model_directory import CHECKED_FILES, ROUNDED_FORMAT, model_directory
+from clearhead.bundle.model_directory import CHECKED_FILES, FORMAT_VERSION, ROUNDED_FORMAT, model_directory
 from clearhead.errors import ModelError
 
 
@@ -74,12 +74,15 @@ def test_the_layout_of_the_configuration_may_change(model_dir):
     assert load_bundle(model_dir).info["preset"] == "tiny"
 
 
-def test_a_newer_format_says_which_version_wrote_it(model_dir):
-    edit_config(model_dir, format_version=ROUNDED_FORMAT + 1, clearhead_version="99.1", checksums="of a new kind")
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [(ROUNDED_FORMAT + 1, "upgrade with pip"), (FORMAT_VERSION - 1, "train or import the model again")],
+)
+def test_another_format_says_which_version_wrote_it_and_what_to_do(model_dir, version, advice):
+    edit_config(model_dir, format_version=version, clearhead_version="99.1", checksums="of another kind")
     message = message_of(load_bundle, model_dir)
-    assert "written by clearhead 99.1" in message
-    assert f"format {ROUNDED_FORMAT + 1}" in message
-    assert "upgrade" in message
+    assert f"{model_dir} was written by clearhead 99.1 in format {version}; this is clearhead" in message
+    assert message.endswith(f"which reads formats {FORMAT_VERSION} and {ROUNDED_FORMAT}: {advice}")
 
 
 @pytest.mark.parametrize(
@@ -91,8 +94,8 @@ def test_a_newer_format_says_which_version_wrote_it(model_dir):
         ('{"model_type": "marian"}', "model -o NEW makes one of a model of another library"),
         ('{"model_type": "clearhead"}', "does not describe a clearhead model"),
         ('{"model_type": "clearhead", "format_version": "1"}', "does not describe a clearhead model"),
-        ('{"model_type": "clearhead", "format_version": 1}', "checksums are incomplete"),
-        ('{"model_type": "clearhead", "format_version": 1, "checksums": {"x": 1}}', "checksums are incomplete"),
+        ('{"model_type": "clearhead", "format_version": 2}', "checksums are incomplete"),
+        ('{"model_type": "clearhead", "format_version": 2, "checksums": {"x": 1}}', "checksums are incomplete"),
     ],
 )
 def test_a_configuration_that_is_none_is_refused(model_dir, text, reason):

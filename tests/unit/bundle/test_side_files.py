@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from model_files import contents, forget_side_files, message_of
+from model_files import contents, message_of
 
 from clearhead.bundle import load_bundle, save_bundle
-from clearhead.bundle.side_files import ALIGNMENT_FILE, QUALITY_FILE, SHORTLIST_FILE, add_side_files
+from clearhead.bundle.side_files import ALIGNMENT_FILE, QUALITY_FILE, add_side_files
 from clearhead.files import write_json
 from processes import FileOperations, call
 
@@ -90,19 +90,6 @@ def test_side_files_are_not_added_to_another_model(make_bundle, model_dir):
         add_side_files, model_dir, {QUALITY_FILE: write_late}, identity
     )
     assert load_bundle(model_dir).side_files == {}
-
-
-def test_side_files_of_an_earlier_version_are_read_if_they_name_the_model(model_dir):
-    identity = load_bundle(model_dir).identity()
-    forget_side_files(model_dir)
-    write_json(model_dir / QUALITY_FILE, {"slope": 1.5, **identity})
-    write_json(model_dir / ALIGNMENT_FILE, {"layer": 0, **identity, "model_sha256": "0" * 64})
-    bundle = load_bundle(model_dir)
-    assert bundle.side_file(QUALITY_FILE)["slope"] == 1.5
-    assert bundle.side_file(ALIGNMENT_FILE) is None
-    shortlist = {SHORTLIST_FILE: lambda path, model: write_json(path, {})}
-    add_side_files(model_dir, shortlist, identity)
-    assert load_bundle(model_dir).side_files == {QUALITY_FILE: {"slope": 1.5, **identity}, SHORTLIST_FILE: None}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs the signals of POSIX")

@@ -152,7 +152,11 @@ def test_info_of_a_run_prints_eight_lines(run_command, run_dir, make_model_dir, 
     made = {
         **MADE,
         "weights": "step 4000",
-        "data": {**MADE["data"], "roles": {"source": ["train.de"], "target": ["train.en"], "pairs": []}},
+        "data": {
+            **MADE["data"],
+            "roles": {"source": ["train.de"], "target": ["train.en"], "pairs": []},
+            "languages": ["de", "fr"],
+        },
         "training": {"steps": 4_000, "minutes": 12.5, "date": "2017-06-12", "device": "cpu"},
     }
     directory = make_model_dir("run/model", info=made, language_tags=("de", "fr"), decode={"target_lang": "de"})

@@ -3,11 +3,9 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
-from model_files import forget_side_files
 
 from clearhead.bundle import load_bundle, save_bundle
 from clearhead.bundle.side_files import ALIGNMENT_FILE, SHORTLIST_FILE, add_side_files
@@ -134,13 +132,14 @@ def test_a_model_without_a_shortlist_says_how_to_get_one(run_command, make_model
 
 def test_foreign_or_damaged_shortlist_is_an_error_only_with_shortlist_option(run_command, make_model_dir, text):
     model, other = make_model_dir(), make_model_dir("other", seed=8)
-    forget_side_files(model)
+    identity = load_bundle(model).identity()
     full = run_command(translate, model, text[1]).stdout
     run_command(optimize, other, *text)
-    shutil.copy(other / SHORTLIST_FILE, model / SHORTLIST_FILE)
+    foreign = (other / SHORTLIST_FILE).read_bytes()
+    add_side_files(model, {SHORTLIST_FILE: lambda path, _: path.write_bytes(foreign)}, identity)
     with pytest.raises(ModelError, match="was learned with another model; learn one with `clearhead optimize"):
         run_command(translate, model, text[1], "--shortlist")
-    (model / SHORTLIST_FILE).write_bytes(b"no tensors")
+    add_side_files(model, {SHORTLIST_FILE: lambda path, _: path.write_bytes(b"no tensors")}, identity)
     with pytest.raises(ModelError, match="is damaged; learn one with `clearhead optimize"):
         run_command(translate, model, text[1], "--shortlist")
     assert run_command(translate, model, text[1]).stdout == full

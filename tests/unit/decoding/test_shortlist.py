@@ -258,7 +258,7 @@ def test_shortlist_save_and_load_are_exact_and_leave_no_other_file(tmp_path):
 
 
 def test_a_file_written_with_pytorch_is_read_and_written_byte_for_byte(tmp_path):
-    # Tensors and hash as earlier versions wrote them.
+    # The hash is over names, types, shapes and contents, with types as PyTorch names them.
     sha256 = "05d46bb5746299cdd990a47881c232b27496419d5c5746eae7ec65b5cda85874"
     tensors = {"common": torch.tensor([2, 3], dtype=torch.int32), "rows": torch.tensor([[4, -1], [5, 6]]).int()}
     metadata = {**MODEL, "sha256": sha256}

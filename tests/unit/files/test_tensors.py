@@ -1,4 +1,4 @@
-"""Headers of weights files are read in linear time, and bounded in their number of tensors and axes."""
+"""Weights files are bounded in their number of tensors and axes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from clearhead.errors import ModelError
 from clearhead.files import arrays
-from clearhead.files.arrays import present_names, read_arrays, read_headers
+from clearhead.files.arrays import read_arrays, read_headers
 from clearhead.files.tensors import read_weights
 from clearhead.interop.readers.foreign_weights import require_tensors
 
@@ -25,38 +25,6 @@ def write(path: Path, shapes: dict[str, list[int]]) -> Path:
     header = json.dumps(parts).encode()
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(end))
     return path
-
-
-class Name(str):
-    """A name that counts how often it is compared."""
-
-    comparisons = 0
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        Name.comparisons += 1
-        return str.__eq__(self, other)
-
-    __hash__ = str.__hash__
-
-
-class File:
-    """An open file with many names."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def keys(self) -> list[str]:
-        return [Name(f"layers.{number}.weight") for number in range(self.number)]
-
-
-def test_names_are_compared_a_constant_number_of_times_each():
-    counted = []
-    for number in (500, 1_000, 2_000):
-        Name.comparisons = 0
-        assert len(present_names(File(number))) == number
-        counted.append(Name.comparisons)
-    assert counted[2] < 10 * 2_000
 
 
 @pytest.mark.parametrize("read", [read_headers, read_weights, read_arrays])

@@ -27,7 +27,7 @@ def test_model_sources_names_models_by_directory_or_given_name():
             model_sources([wrong])
 
 
-ROLES = {"data": {"roles": {"source": ["train.de.gz", "more.de"], "target": ["train.en.gz"]}}}
+TRAINED = {"data": {"languages": ["de", "en"]}}
 
 
 @pytest.mark.parametrize(
@@ -35,18 +35,16 @@ ROLES = {"data": {"roles": {"source": ["train.de.gz", "more.de"], "target": ["tr
     [
         ("x", {}, ([], [])),
         ("de-en", {}, (["de"], ["en"])),
-        ("de-en", {"info": ROLES, "decode": {"source_lang": "fr"}}, (["de"], ["en"])),
-        ("opus-mt", {"info": ROLES}, (["de"], ["en"])),
-        ("x", {"info": {"data": {"roles": {"source": ["a.de", "b.fr"], "target": ["a.txt"]}}}}, ([], [])),
-        ("x", {"info": ROLES, "decode": {"source_lang": "nl"}}, (["nl"], ["en"])),
+        ("de-en", {"info": TRAINED, "decode": {"source_lang": "fr"}}, (["de"], ["en"])),
+        ("opus-mt", {"info": TRAINED}, (["de"], ["en"])),
+        ("x", {"info": TRAINED, "decode": {"source_lang": "nl"}}, (["nl"], ["en"])),
         ("x", {"language_tags": ["de", "fr"]}, (["de", "fr"], ["de", "fr"])),
-        ("de-en", {"language_tags": ["de", "fr"], "info": ROLES}, (["de"], ["de", "fr"])),
+        ("de-en", {"language_tags": ["de", "fr"], "info": TRAINED}, (["de"], ["de", "fr"])),
         ("x", {"info": {"data": "damaged"}}, ([], [])),
-        ("x", {"info": {"data": {"languages": ["nl", "da"], **ROLES["data"]}}}, (["nl"], ["da"])),
         ("x", {"info": {"data": {"languages": [None, 3]}}}, ([], [])),
     ],
 )
-def test_languages_of_reads_tags_settings_recorded_files_and_the_name(make_bundle, name, settings, wanted):
+def test_languages_of_reads_tags_settings_recorded_languages_and_the_name(make_bundle, name, settings, wanted):
     assert languages_of(make_bundle(**settings), name) == wanted
 
 

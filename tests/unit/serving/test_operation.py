@@ -25,7 +25,6 @@ from types import SimpleNamespace
 import httpx
 import pytest
 import uvicorn
-from model_files import forget_side_files
 from uvicorn.server import ServerState
 
 from clearhead.bundle import save_bundle
@@ -515,9 +514,8 @@ def test_a_quality_file_left_over_does_not_keep_a_model_from_being_served(make_b
 
 def test_a_model_whose_quality_cannot_be_estimated_is_not_served(make_bundle, tmp_path):
     # Otherwise the server would be ready, and fail with every file.
-    save_bundle(tmp_path / "model", make_bundle(), golden=[], card="")
-    forget_side_files(tmp_path / "model")
-    (tmp_path / "model" / "quality.json").write_text("{")
+    damaged = {"quality.json": lambda path, _: path.write_text("{}")}
+    save_bundle(tmp_path / "model", make_bundle(), golden=[], card="", side_files=damaged)
     with pytest.raises(ModelError, match=r"quality\.json is damaged"):
         load_model(ModelSource("model", tmp_path / "model"), device="cpu")
 

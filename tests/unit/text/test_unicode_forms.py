@@ -107,15 +107,6 @@ def test_each_character_is_found_in_the_original_text():
     assert source_form(*COMPOSED).aligned(found) == (found, None)
 
 
-def test_statistics_of_an_earlier_version_judge_by_the_characters():
-    counted = statistics("Ein\u00a0Hund\u00ad", *COMPOSED)
-    older = LineStatistics.from_dict(
-        counted.model_dump(exclude={"source_forms", "target_forms", "uneven_spaces", "stray_spaces"})
-    ).forms()[0]
-    assert older("fu\u0308r\u200b\t\u00a0") == "für \u00a0"
-    assert older("a\u00ad") == "a\u00ad"  # it is in the training text, and nobody knows how often
-
-
 def test_damaged_counts_are_refused():
     values = statistics("ü").model_dump()
     for damage in ({"U+110000": 1, "U+XY": 1}, {"composed": -1}, {"U+00A0 xyz": 1}):

@@ -16,7 +16,7 @@ from deadline import within
 
 from clearhead.errors import CheckpointError
 from clearhead.training import checkpoints as module
-from clearhead.training.checkpoints import Best, Checkpoints, TrainingState, disk_trouble
+from clearhead.training.checkpoints import CHECKPOINT_FORMAT, Best, Checkpoints, TrainingState, disk_trouble
 from clearhead.training.log import Window
 
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
@@ -140,13 +140,29 @@ def test_all_damaged_is_an_error_that_says_what_to_do(checkpoints):
     assert len(told) == 3
 
 
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [(CHECKPOINT_FORMAT + 1, "upgrade with pip"), (CHECKPOINT_FORMAT - 1, "start the run over with --fresh")],
+)
+def test_a_checkpoint_of_another_format_is_refused_and_none_before_it_is_used(
+    checkpoints, monkeypatch, version, advice
+):
+    save(checkpoints, 100)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "CHECKPOINT_FORMAT", version)
+        save(checkpoints, 200)
+    message = rf"step-00000200 is of format {version}; .* reads format {CHECKPOINT_FORMAT}: {advice}$"
+    with pytest.raises(CheckpointError, match=message):
+        reopened(checkpoints)[0].newest()
+
+
 @pytest.mark.parametrize("values", [{"step": 3}, {"best": None, "stepp": 3}, {"best": {"bleu": 1}, "window": {}}])
 def test_a_state_of_other_fields_is_refused(values):
     with pytest.raises(CheckpointError, match=r"state.json is not a training state"):
         TrainingState.from_dict(values)
 
 
-SOUND = TrainingState(step=17, elapsed=2.5, best=Best(13, 12.5, 3.25, 40.5, None), validated_step=14).to_dict()
+SOUND = TrainingState(step=17, elapsed=2.5, best=Best(13, 12.5, 3.25, 40.5, "0"), validated_step=14).to_dict()
 
 
 def assert_refused(place, *found):
@@ -164,7 +180,7 @@ def assert_refused(place, *found):
     "place",
     [
         *("step", "elapsed", "target_tokens", "stale_validations", "validated_step", "threads"),
-        *("best.step", "best.bleu", "best.nll"),
+        *("best.step", "best.bleu", "best.nll", "best.chrf"),
         *(f"window.{name}" for name in ("loss", "nll", "grad_norm", "tokens", "steps", "seconds")),
     ],
 )

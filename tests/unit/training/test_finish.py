@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clearhead.config import DataConfig
+from clearhead.data.inputs import languages
 from clearhead.training.finish import _direction
 
 
@@ -22,8 +23,11 @@ class Rows(list[tuple[str, str]]):
 
 
 def direction(rows: list[tuple[str, str]], *, tags: Any = (), report: Any = None, **files: Any) -> tuple[str, str]:
-    data: Any = SimpleNamespace(valid=Rows(rows), report=report or {}, tokenizer=SimpleNamespace(language_tags=tags))
-    return _direction(data, DataConfig(**files))
+    config, tokenizer = DataConfig(**files), SimpleNamespace(language_tags=tags)
+    data: Any = SimpleNamespace(
+        valid=Rows(rows), report=report or {"languages": languages(config)}, tokenizer=tokenizer
+    )
+    return _direction(data, config)
 
 
 SENTENCES = [

@@ -12,11 +12,13 @@ from clearhead.errors import CheckpointError
 from clearhead.training.log import MetricsLog, Window, read_metrics
 from clearhead.training.step import StepResult
 
+SCORES = {"measured_on": "0", "nll": 1.0, "bleu": 7.0, "chrf": 30.0}
+
 
 def write(run, *records, step=0, validated_step=0):
     with MetricsLog(run, step=step, validated_step=validated_step) as log:
         for split, number in records:
-            log.write(split, number, loss=number / 3)
+            log.write(split, number, **(SCORES if split == "valid" else {}), loss=number / 3)
 
 
 def steps(run):
@@ -27,7 +29,7 @@ def test_read_metrics_returns_the_written_records(tmp_path):
     write(tmp_path, ("train", 25), ("valid", 30))
     assert read_metrics(tmp_path / "metrics.jsonl") == [
         {"split": "train", "step": 25, "loss": 25 / 3},
-        {"split": "valid", "step": 30, "loss": 10.0},
+        {"split": "valid", "step": 30, **SCORES, "loss": 10.0},
     ]
 
 
@@ -64,6 +66,7 @@ def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path, tail):
         *(b"\xff\xfe", b"{", b"[" * 100_000, b'{"split": "train", "step": "3"}', b'{"split": "train", "step": true}'),
         *(b'{"split": "train", "step": -1}', b'{"split": 3, "step": 3}', b'{"split": "train", "step": 3, "loss": "x"}'),
         b'{"split": "train", "step": 3, "loss": 1' + b"0" * 400 + b"}",
+        b'{"split": "valid", "step": 3, "nll": 1.0, "bleu": 0.0, "chrf": 0.0}',
     ],
     ids=lambda line: f"{line!r:.40}",
 )
@@ -90,7 +93,7 @@ def test_tensorboard_events_hold_train_and_valid_losses(tmp_path):
     content = events.read_bytes()
     assert b"train/loss" in content
     assert b"valid/loss" in content
-    assert b"bleu" not in content
+    assert b"train/bleu" not in content
 
 
 def test_a_window_weighs_steps_by_their_tokens():

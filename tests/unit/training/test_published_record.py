@@ -81,13 +81,6 @@ def test_verdict_does_not_compare_scores_of_other_text_or_settings(finished_run,
     assert Published("damaged").verdict(best, data, config) == "not to be compared with"
 
 
-def test_a_record_without_chrf_is_compared_by_likelihood(finished_run, record, measured):
-    data, config = open_prepared(finished_run / "data"), Config.load(finished_run / "config.toml")
-    older = replace(record, scores=PublishedScores(2.0, None), measured_on=(*record.measured_on[:-1], None))
-    assert older.verdict(measured(1.9, 0.0), data, config) == "better than"
-    assert older.verdict(measured(2.1, 99.0), data, config) == "worse than"
-
-
 @pytest.mark.parametrize(("part", "words"), [("metrics", "its quality is not known"), (None, "it cannot be read: ")])
 def test_read_published_without_info_has_no_scores(finished_run, tmp_path, part, words):
     directory = Path(shutil.copytree(finished_run / "model", tmp_path / "model"))

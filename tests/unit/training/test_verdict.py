@@ -16,6 +16,8 @@ from clearhead.training.validation import Validation
 from clearhead.training.verdict import verdict
 from small_runs import ENGLISH, GERMAN, numbers, write_tsv
 
+NONE_WRONG = {"examined": 400, "wrong": 0, "findings": {}}
+
 
 def records(*valid, train=(2.0,)):
     """Return records of validations, (chrF, negative log-likelihood) every ten steps, and of the training."""
@@ -36,7 +38,7 @@ def said(
     warmup=4,
     pairs=50_000,
     misaligned=None,
-    wrong=None,
+    wrong=NONE_WRONG,
     epochs=5.0,
     bleu=30.0,
     chrf=30.0,
@@ -306,7 +308,7 @@ def test_general_text_worse_than_the_margin_is_reported(now, words):
         [before, {**before, "step": 80, "chrf": 45.0}],
         num_pairs=50_000,
         misaligned=None,
-        wrong=None,
+        wrong=NONE_WRONG,
         epochs=5.0,
         validation=Validation(2.0, 33.0, "", 45.0, "", general=Validation(2.0, 30.0, "", now, "")),
         is_unchanged=False,

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -50,9 +49,6 @@ def test_journal_of_another_origin_is_started_anew(opened, path):
     assert said == [f"{path} was made with another model, version or other settings; the work begins anew"]
     journal.add([WHOLE])
     assert opened()[0].translations == {}
-    path.write_text(json.dumps({"origin": "0" * 64}) + '\n{"source": "a"}\n')  # of an earlier version
-    journal, said = opened()
-    assert (journal.translations, len(said)) == ({}, 1)
 
 
 def test_a_last_line_that_is_cut_off_is_written_again(opened, path):

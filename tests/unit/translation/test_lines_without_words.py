@@ -6,7 +6,7 @@ import pytest
 
 from clearhead.decoding import Sampling
 from clearhead.formats.document_files import read_document
-from clearhead.text.line_statistics import LineCounter, LineStatistics
+from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.documents import translate_document
 from clearhead.translation.golden import check_golden, make_golden
 from clearhead.translation.parts import translate_parts
@@ -22,13 +22,13 @@ REVERSED = [("123", "321"), ("907", "709")]
 def trained_on(make_bundle):
     """Return a function from training pairs to a translator that knows their statistics, and notes its searches."""
 
-    def make(pairs, asked, **changed):
+    def make(pairs, asked):
         info = {}
         if pairs is not None:
             counter = LineCounter("de")
             for source, target in pairs:
                 counter.add(source, target, 9, 9)
-            info = {"data": {"line_statistics": {**counter.statistics().model_dump(mode="json"), **changed}}}
+            info = {"data": {"line_statistics": counter.statistics().model_dump(mode="json")}}
         translator = Translator(make_bundle(info=info))
 
         def decode(engine, sources, *others):
@@ -75,29 +75,19 @@ def test_of_a_line_in_sentences_those_without_words_are_left(trained_on):
 
 
 @pytest.mark.parametrize(
-    ("pairs", "changed", "is_left"),
+    ("pairs", "is_left"),
     [
-        (REVERSED, {}, False),
-        (REVERSED, {"changed_without_words": None}, False),  # an earlier version; no source has a letter
-        ([*WORDS, *REVERSED], {}, False),
-        ([*WORDS, *REVERSED], {"changed_without_words": None}, True),
-        ([*WORDS, ("123", "123")], {}, True),  # copied in training as here
-        ([*WORDS * 100, ("123", "321")], {}, True),  # 1 of 201 lines: rare
+        (REVERSED, False),
+        ([*WORDS, *REVERSED], False),
+        ([*WORDS, ("123", "123")], True),  # copied in training as here
+        ([*WORDS * 100, ("123", "321")], True),  # 1 of 201 lines: rare
     ],
 )
-def test_a_model_that_learned_to_change_such_lines_translates_them(trained_on, pairs, changed, is_left):
+def test_a_model_that_learned_to_change_such_lines_translates_them(trained_on, pairs, is_left):
     asked = []
-    translator = trained_on(pairs, asked, **changed)
+    translator = trained_on(pairs, asked)
     translator.translate(["321", "😆"])  # no training source has anything of the other line
     assert asked == ([] if is_left else ["321"])
-
-
-def test_statistics_of_an_earlier_version_are_read():
-    counter = LineCounter()
-    counter.add("12", "21", 2, 2)
-    values = counter.statistics().model_dump(mode="json")
-    assert values.pop("changed_without_words") == 1
-    assert LineStatistics.from_dict(values).changed_without_words is None
 
 
 def test_a_prefix_or_a_term_is_a_reason_to_translate(trained_on):

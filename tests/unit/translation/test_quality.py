@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from model_files import forget_side_files
 
 from clearhead.bundle import load_bundle
 from clearhead.bundle.side_files import QUALITY_FILE, add_side_files
@@ -102,10 +101,9 @@ def test_a_translation_has_its_quality_if_that_is_asked_for(make_model_dir):
         translator.translate(lines, quality="yes")
 
 
-def test_without_being_asked_for_it_costs_no_scores_and_no_file(make_model_dir, monkeypatch):
+def test_without_being_asked_for_it_costs_no_scores_and_damage_is_no_error(make_model_dir, monkeypatch):
     path = make_model_dir()
-    forget_side_files(path)
-    (path / "quality.json").write_text("{")
+    add_side_files(path, {QUALITY_FILE: lambda file, _: write_json(file, {})}, load_bundle(path).identity())
     monkeypatch.setattr(QualityEstimator, "sureness", lambda *_: pytest.fail("estimated"))
     translator = Translator.load(path)
     assert translator.translate(["ja"], scores=False)[0].score is None

@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from model_files import forget_side_files
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -158,11 +157,9 @@ def test_export_small_copies_shortlist_alignment_and_quality_files(original, tmp
 
 @pytest.mark.parametrize("name", ["shortlist.safetensors", "alignment.json", "quality.json"])
 def test_a_damaged_file_beside_the_model_is_refused_before_anything_is_written(original, tmp_path, name):
-    forget_side_files(original.directory)
-    original = load_bundle(original.directory)
-    (original.directory / name).write_text("{")
+    add_side_files(original.directory, {name: lambda path, _: path.write_text("{}")}, original.identity())
     with pytest.raises(ModelError, match=rf"{name} is damaged"):
-        export_small(original, tmp_path / "small", "int8")
+        export_small(load_bundle(original.directory), tmp_path / "small", "int8")
     assert not (tmp_path / "small").exists()
 
 
@@ -222,6 +219,6 @@ def test_a_precision_that_does_not_fit_the_format_is_named(original, tmp_path, c
     export_small(original, tmp_path / "small", "int8")
     damage(tmp_path / "small", **changes)
     with pytest.raises(
-        ModelError, match="its 'precision' must be one of int8, bf16 in format 3, and missing in earlier"
+        ModelError, match="its 'precision' must be one of int8, bf16 in format 3, and missing in format 2"
     ):
         load_bundle(tmp_path / "small")

@@ -20,7 +20,7 @@ from clearhead.text.placeholders import SIGNS, placeholder
 from clearhead.translation.translator import Translator
 from every_run import slow
 
-STORED_MODEL = Path(__file__).parents[2] / "compat" / "format-2" / "run"
+STORED_MODEL = Path(__file__).parents[2] / "compat" / "0.1.0" / "run"
 
 ODD_LINES = [
     "",
@@ -831,7 +831,7 @@ def test_a_translator_is_shown_in_one_line(make_bundle, make_model_dir):
         f"<Translator {directory}: from en, to de, fr, es and 1 more, 2+1 layers of width 22, "
         f"{parameters:,} parameters, {pieces:,} pieces, fp32 on cpu>"
     )
-    info = {"data": {"roles": {"source": ["train.de.gz"], "target": ["train.en"]}}}
+    info = {"data": {"languages": ["de", "en"]}}
     trained = Translator(make_bundle(info=info, decode={"precision": "bf16"}), ensemble=(make_bundle(8),))
     assert repr(trained).startswith("<Translator: from de, to en, ")
     assert repr(trained).endswith(" pieces, averaged with 1 more, bf16 on cpu>")

@@ -65,12 +65,12 @@ def count_wrong(pairs: Iterable[SentencePair], num_pairs: int, *, is_multilingua
     return {"examined": result.rows.pairs, "wrong": int(np.count_nonzero(is_wrong)), "findings": found}
 
 
-def wrong_share(found: Mapping[str, Any] | None) -> float:
-    """Return the share of wrong pairs; 0 for data that was prepared before it was counted."""
-    return found["wrong"] / max(1, found["examined"]) if found else 0.0
+def wrong_share(found: Mapping[str, Any]) -> float:
+    """Return the share of wrong pairs."""
+    return float(found["wrong"] / max(1, found["examined"]))
 
 
-def wrong_lines(found: Mapping[str, Any] | None, num_pairs: int) -> list[str]:
+def wrong_lines(found: Mapping[str, Any], num_pairs: int) -> list[str]:
     """Return what is wrong and how much, and what to do about it; nothing if it is next to nothing.
 
     Args:
@@ -78,7 +78,7 @@ def wrong_lines(found: Mapping[str, Any] | None, num_pairs: int) -> list[str]:
         num_pairs: Number of pairs of the training text.
     """
     share = wrong_share(found)
-    if not found or share < LEAST_SHARE:
+    if share < LEAST_SHARE:
         return []
     by_count = sorted(found["findings"].items(), key=lambda item: -item[1])
     kinds = ", ".join(f"{count:,} {WORDS[name]}" for name, count in by_count)

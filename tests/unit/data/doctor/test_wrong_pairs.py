@@ -21,11 +21,10 @@ def among_clean(rows):
     return [pair for place, row in enumerate(rows) for pair in (*CLEAN[place * step : (place + 1) * step], row)]
 
 
-def test_wrong_lines_of_a_clean_or_unexamined_corpus_are_empty():
+def test_wrong_lines_of_a_clean_corpus_are_empty():
     found = counted([*CLEAN, *CLEAN, ("", ""), ("Zahl 1", "number 2")])
     assert found == {"examined": 2_002, "wrong": 0, "findings": {}}
-    assert wrong_lines(found, 2_002) == wrong_lines(None, 2_002) == []
-    assert wrong_share(None) == 0.0
+    assert wrong_lines(found, 2_002) == []
 
 
 def test_wrong_lines_name_the_findings_and_the_settings_that_fix_them():
