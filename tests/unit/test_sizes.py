@@ -72,10 +72,9 @@ def code_lines(text: str, tree: ast.Module) -> set[int]:
     return lines
 
 
-def function_sizes(text: str) -> dict[str, int]:
+def function_sizes(code: set[int], tree: ast.Module) -> dict[str, int]:
     """Return the code lines of each function; of functions of one name, those of the longest."""
-    tree = ast.parse(text)
-    code, sizes = code_lines(text, tree), dict[str, int]()
+    sizes = dict[str, int]()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             size = len(code.intersection(range(node.lineno, node.end_lineno + 1)))
@@ -84,14 +83,16 @@ def function_sizes(text: str) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def texts() -> dict[str, str]:
-    """Path within the package to the text of each of its files."""
-    return {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+def files() -> dict[str, tuple[set[int], ast.Module]]:
+    """Path within the package to the code lines and the tree of each of its files."""
+    texts = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    trees = {path: ast.parse(text) for path, text in texts.items()}
+    return {path: (code_lines(texts[path], tree), tree) for path, tree in trees.items()}
 
 
 @pytest.fixture(scope="module")
-def file_sizes(texts: dict[str, str]) -> dict[str, int]:
-    return {path: len(code_lines(text, ast.parse(text))) for path, text in texts.items()}
+def file_sizes(files: dict[str, tuple[set[int], ast.Module]]) -> dict[str, int]:
+    return {path: len(code) for path, (code, _) in files.items()}
 
 
 def test_rooms_keep_to_their_size(file_sizes):
@@ -109,8 +110,8 @@ def test_long_files_are_listed_and_grow_no_longer(file_sizes):
     assert {path: size for path, size in long.items() if size > LONG_FILES[path]} == {}
 
 
-def test_long_functions_are_listed_and_grow_no_longer(texts):
-    sizes = {f"{path}:{name}": size for path, text in texts.items() for name, size in function_sizes(text).items()}
+def test_long_functions_are_listed_and_grow_no_longer(files):
+    sizes = {f"{path}:{name}": size for path, one in files.items() for name, size in function_sizes(*one).items()}
     long = {name: size for name, size in sizes.items() if size > LONG_FUNCTION}
     assert long.keys() == LONG_FUNCTIONS.keys()
     assert {name: size for name, size in long.items() if size > LONG_FUNCTIONS[name]} == {}
@@ -118,5 +119,6 @@ def test_long_functions_are_listed_and_grow_no_longer(texts):
 
 def test_code_lines_leave_out_blanks_comments_and_docstrings():
     text = '"""Of."""\n\nimport ast  # a\n\n\ndef f(\n    a,\n):\n    """Return a."""\n    # 1\n    return """a\n\n"""'
-    assert code_lines(text, ast.parse(text)) == {3, 6, 7, 8, 11, 12, 13}
-    assert function_sizes(text) == {"f": 6}
+    code = code_lines(text, tree := ast.parse(text))
+    assert code == {3, 6, 7, 8, 11, 12, 13}
+    assert function_sizes(code, tree) == {"f": 6}
