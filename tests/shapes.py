@@ -35,11 +35,12 @@ def _checked(fn: Any) -> Any:
         if dataclasses.is_dataclass(fn):
             fn.__init__ = _checked(fn.__init__)
         return fn
-    if inspect.isgeneratorfunction(fn):
-        return _jaxtyped(fn, typechecker=beartype)
     hints = {name: _resolve(hint, fn.__globals__) for name, hint in fn.__annotations__.items()}
+    has_shape = any(map(_has_shape, hints.values()))
+    if has_shape and inspect.isgeneratorfunction(fn):
+        return _jaxtyped(fn, typechecker=beartype)
     plain = beartype(_with_annotations(fn, hints))
-    if not any(map(_has_shape, hints.values())):
+    if not has_shape:
         return plain
 
     parameters = inspect.signature(fn)
