@@ -127,10 +127,11 @@ HOW = [
 LINES = ["Ein kleiner Hund rennt.", "Zwei Männer sitzen auf einer Bank.", "犬が走る。", "Hund %s Bank <b>x</b>"]
 
 
-@pytest.fixture(params=[True, False], ids=["core", "PyTorch"])
+@pytest.fixture(scope="module", params=[True, False], ids=["core", "PyTorch"])
 def writing_bytes(request, make_bundle):
     """Return a function to translators with random weights, which write the bytes of characters at random."""
 
+    @lru_cache(None)
     def make(seed):
         torch.manual_seed(seed)
         bundle = make_bundle(
@@ -158,7 +159,7 @@ def test_every_search_writes_whole_characters(writing_bytes, how):
 
 
 def test_a_shortlist_that_lacks_the_rest_of_a_character_gets_it(writing_bytes):
-    translator = writing_bytes(1)
+    translator = Translator(writing_bytes(1).bundle)
     tokenizer = translator.bundle.tokenizer
     begins = [token for token, text in tokenizer.parts_of_characters().items() if text[0] >= 0xC2]
     rows = np.full((tokenizer.vocab_size, 1), -1, dtype=np.int32)
@@ -210,7 +211,7 @@ def test_prefix_takes_precedence_over_terms_and_placeholders_at_the_limit(writin
 
 def test_rules_that_leave_no_listed_token_are_not_applied(writing_bytes):
     for seed in range(3):
-        translator = writing_bytes(seed)
+        translator = Translator(writing_bytes(seed).bundle)
         tokenizer = translator.bundle.tokenizer
         common = sorted({tokenizer.eos_id, *tokenizer.encode("犬 é a")})
         rows = np.full((tokenizer.vocab_size, 1), -1, dtype=np.int32)
