@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -197,28 +196,6 @@ def test_every_extra_is_on_the_page_about_installation_alone(generate):
     named = [path.name for path in written if path.is_file() and "clearhead[" in path.read_text(encoding="utf-8")]
     generated = {*generate.PAGES, "concepts.md"}
     assert sorted(set(named) - generated) == ["install.md"]
-
-
-def in_the_build_context(path: Path) -> bool:
-    """Return whether Docker is sent a file or folder of the top level, by .dockerignore: the last line that fits."""
-    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    fitting = [line for line in lines if not line.startswith("#") and fnmatch(path.name, line.removeprefix("!"))]
-    return bool(fitting) and fitting[-1].startswith("!")
-
-
-def test_the_image_copies_every_file_of_the_package_build():
-    """The steps themselves need Docker and a network; here, what they name exists and is sent."""
-    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    [extras] = re.findall(r"^ARG EXTRAS=(\S+)$", text, re.MULTILINE)
-    known = PROJECT["optional-dependencies"]
-    assert set(extras.split(",")) <= known.keys()
-    assert not any(re.match("torch|clearhead", package) for extra in extras.split(",") for package in known[extra])
-    assert re.findall(r"^COPY (.+)$", text, re.MULTILINE) == [". /source"]
-    named = {"constraints.txt", PROJECT["readme"], *PROJECT["license-files"]}
-    read = re.findall(r"""Path\("([\w.]+)["/]""", (ROOT / "setup.py").read_text(encoding="utf-8"))
-    named |= {"MANIFEST.in", "pyproject.toml", "setup.py", *(name for name in read if (ROOT / name).exists())}
-    assert {"examples", "src"} <= named
-    assert [name for name in sorted(named) if not in_the_build_context(ROOT / name)] == []
 
 
 @pytest.mark.slow
