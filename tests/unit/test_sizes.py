@@ -20,7 +20,7 @@ PACKAGE = Path(clearhead.__file__).parent
 ROOMS = {
     "__init__.py": 89,
     "__main__.py": 3,
-    "browser": 445,
+    "browser": 538,
     "bundle": 477,
     "cli": 3_418,
     "config": 917,
@@ -35,7 +35,7 @@ ROOMS = {
     "interop": 6_039,
     "kernels": 485,
     "model": 1_282,
-    "pages": 263,
+    "pages": 272,
     "paper": 6_378,
     "pipelines.py": 259,
     "runtime": 303,

@@ -1,1 +1,1 @@
-"""Export of a model to a page that translates in a browser, without a server."""
+"""Export of a model to a page or a package for npm, which translate without a server."""

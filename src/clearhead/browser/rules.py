@@ -17,6 +17,7 @@ from clearhead.pages import constants_module
 from clearhead.text import (
     languages,
     line_statistics,
+    lines,
     placeholder_masking,
     placeholders,
     quality_flags,
@@ -39,6 +40,7 @@ _CONSTANTS: dict[ModuleType, tuple[str, ...]] = {
         *("RATIO_FLOOR", "MOST_SENTENCES", "COPY_WINDOW", "COPY_STRIDE", "LEAST_WINDOWS", "COPIED_SHARE"),
         *("CASED_WORDS", "WITHOUT_CAPITAL"),
     ),
+    lines: ("LINE_BREAK",),
     normalization: ("CASED_WORD", "SINGLE_WORD", "OTHER_I", "MOST_WORDS", "LONGEST_CASED"),
     placeholder_masking: ("MARKS",),
     placeholders: ("INVISIBLE", "NUM_ALONE", "NUM_PAIRS", "SIGNS", "STATEMENT_SIGNS"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -103,17 +103,33 @@ def write_web(
     refuse = partial(refuse_other, single_file=single_file, force=force)
     refuse(output)
     contents = _contents(bundle, name, precision, single_file=single_file)
-    with os_error_as(ModelError, f"cannot write {output}"):
-        if _is_one_file(output, single_file=single_file):
-            with new_file(output) as temporary:
-                temporary.write_bytes(contents["index.html"])
-                refuse(output)
-        else:
-            with new_directory(output, refuse=refuse) as temporary:
-                for file, content in contents.items():
-                    (temporary / file).write_bytes(content)
-                keep_others(output, temporary, _FOLDER)
+    if _is_one_file(output, single_file=single_file):
+        with os_error_as(ModelError, f"cannot write {output}"), new_file(output) as temporary:
+            temporary.write_bytes(contents["index.html"])
+            refuse(output)
+    else:
+        write_folder(output, contents, refuse, _FOLDER)
     return {file: len(content) for file, content in contents.items()}
+
+
+def write_folder(
+    output: Path, contents: Mapping[str, bytes], refuse: Callable[[Path], None], replaced: Collection[str]
+) -> None:
+    """Write the files of an export; of an earlier one in its place, only files that are not `replaced` are kept.
+
+    Args:
+        output: Path of the folder.
+        contents: The files, by name.
+        refuse: Raises an error if the folder may not be replaced.
+        replaced: Names of the files of such an export.
+
+    Raises:
+        ModelError: If the folder cannot be written; nothing of it is left.
+    """
+    with os_error_as(ModelError, f"cannot write {output}"), new_directory(output, refuse=refuse) as temporary:
+        for file, content in contents.items():
+            (temporary / file).write_bytes(content)
+        keep_others(output, temporary, replaced)
 
 
 def refuse_other(output: Path, *, single_file: bool, force: bool) -> None:
@@ -123,23 +139,40 @@ def refuse_other(output: Path, *, single_file: bool, force: bool) -> None:
         ModelError: If something else is there, or the place cannot be written.
     """
     is_file = _is_one_file(output, single_file=single_file)
-    require_new(output, lambda path: _is_page(path if is_file else path / "index.html"), force=force)
+    require_new(output, lambda path: has_mark(path if is_file else path / "index.html", _MARK), force=force)
 
 
 def _is_one_file(output: Path, *, single_file: bool) -> bool:
     return single_file and output.suffix == ".html"
 
 
-def _is_page(path: Path) -> bool:
-    """Return whether a file is the page of a model."""
+def has_mark(path: Path, mark: bytes) -> bool:
+    """Return whether a file is there and contains what every export of its kind does, and no other file."""
     with os_error_as(ModelError, f"cannot read {path}"):
-        return path.is_file() and _MARK in path.read_bytes()
+        return path.is_file() and mark in path.read_bytes()
 
 
 def _contents(
     bundle: Bundle, name: str, precision: Literal["float32", "int8"], *, single_file: bool
 ) -> dict[str, bytes]:
     """Return the files of the page, by name."""
+    small, loaded = model_files(bundle, precision)
+    settings = _page_settings(small, name, loaded)
+    if single_file:
+        return {"index.html": _page(settings, loaded).encode()}
+    page = _page(settings, {}).encode()
+    parts = {**loaded, "icon.svg": picture("icon.svg").encode(), "manifest.webmanifest": _manifest(name)}
+    addresses = [f"{file}?{crc32(loaded[file])}" if file in loaded else file for file in parts]  # as in web/local.js
+    return {"index.html": page, **parts, "service-worker.js": _service_worker(page, addresses)}
+
+
+def model_files(bundle: Bundle, precision: Literal["float32", "int8"]) -> tuple[Bundle, dict[str, bytes]]:
+    """Return a bundle in a precision, and the files that translate with it in a browser: the core and the model.
+
+    Raises:
+        ConfigError: If a browser cannot run the model, or this installation has no core for browsers.
+        ModelError: If the weights cannot be rounded.
+    """
     modules = core_modules()
     small = in_precision(bundle, precision)
     _require_fit(small)
@@ -151,14 +184,7 @@ def _contents(
             f"the weights take {len(weights) / 1e6:,.0f} MB, and a page holds at most {MOST_BYTES / 1e6:,.0f} MB; "
             f"choose --precision int8, or train a smaller model (docs/more-data.md)"
         )
-    loaded = {**modules, "model.safetensors": weights, "tokenizer.json": small.tokenizer.text.encode()}
-    settings = _settings(small, name, loaded)
-    if single_file:
-        return {"index.html": _page(settings, loaded).encode()}
-    page = _page(settings, {}).encode()
-    parts = {**loaded, "icon.svg": picture("icon.svg").encode(), "manifest.webmanifest": _manifest(name)}
-    addresses = [f"{file}?{crc32(loaded[file])}" if file in loaded else file for file in parts]  # as in web/local.js
-    return {"index.html": page, **parts, "service-worker.js": _service_worker(page, addresses)}
+    return small, {**modules, "model.safetensors": weights, "tokenizer.json": small.tokenizer.text.encode()}
 
 
 def core_modules() -> dict[str, bytes]:
@@ -218,16 +244,36 @@ def _require_fit(bundle: Bundle) -> None:
         raise ConfigError(f"this model cannot be exported to a page: {obstacle}")
 
 
-def _settings(bundle: Bundle, name: str, contents: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return what the worker of the page needs beside the files."""
+def model_settings(bundle: Bundle, name: str, contents: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what `web/opening.js` and the translator need beside the files.
+
+    Args:
+        bundle: The model, as `model_files` returns it.
+        name: Name of the model.
+        contents: The files of the model.
+
+    Raises:
+        ConfigError: If there is no sentence to check the computation with.
+    """
     sources, targets = bundle.languages
-    golden = _golden(bundle)
     return {
         **engine_settings(bundle.config),
         "name": name,
         "precision": bundle.decode.precision,
         "decode": bundle.decode.model_dump(mode="json"),
         "languages": {"sources": sources, "targets": targets},
+        "text": text_settings(bundle, alignment_head(bundle)),
+        "golden": _golden(bundle),
+        "files": {file: {"bytes": len(content), "crc32": crc32(content)} for file, content in contents.items()},
+    }
+
+
+def _page_settings(bundle: Bundle, name: str, contents: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return what the page and its worker need beside the files; arguments as of `model_settings`."""
+    settings = model_settings(bundle, name, contents)
+    sources, targets = bundle.languages
+    return {
+        **settings,
         "named_languages": [
             {
                 "code": code,
@@ -236,11 +282,8 @@ def _settings(bundle: Bundle, name: str, contents: Mapping[str, bytes]) -> dict[
             }
             for code in dict.fromkeys([*sources, *targets])
         ],
-        "text": text_settings(bundle, alignment_head(bundle)),
         "explanation": explanation_settings(bundle),
-        "golden": golden,
-        "example": _example(bundle, golden[0]["source"]),
-        "files": {file: {"bytes": len(content), "crc32": crc32(content)} for file, content in contents.items()},
+        "example": _example(bundle, settings["golden"][0]["source"]),
     }
 
 

@@ -38,7 +38,7 @@ def export(
         Literal[ExportLibrary, HuggingFaceName],
         typer.Option(
             help="Target library: hf (also transformers or huggingface), ctranslate2 or onnx; clearhead, for a small "
-            "model directory; or web, for a page that translates without a server.",
+            "model directory; or web, for a page or a module that translates without a server.",
             show_default=False,
         ),
     ],
@@ -55,6 +55,10 @@ def export(
         bool,
         typer.Option("--single-file", help="With --to web: one HTML file with everything, opened by double click."),
     ] = False,
+    module: Annotated[
+        bool,
+        typer.Option("--module", help="With --to web: a package for npm, an ES module with types, in place of a page."),
+    ] = False,
     force: Force = False,
     threads: Threads = None,
 ) -> None:
@@ -64,14 +68,15 @@ def export(
       clearhead export runs/de-en -o de-en-hf --to transformers
       clearhead export runs/de-en -o de-en-ct2 --to ctranslate2 --precision int8
       clearhead export runs/de-en -o de-en.html --to web --precision int8 --single-file
+      clearhead export runs/de-en -o de-en-npm --to web --precision int8 --module
 
     Another library is compared if it is installed. A small model (--to clearhead) is about a quarter of the size in
     int8 and half in bf16, and is used like any other. It is compared with the original on the lines of --source, with
-    BLEU and chrF if --target has their translations, or else on the model's golden sentences. A page (--to web)
-    checks the golden sentences when it opens, and translates nothing if one differs.
+    BLEU and chrF if --target has their translations, or else on the model's golden sentences. A page or a module
+    (--to web) checks the golden sentences when it opens, and translates nothing if one differs.
 
-    An existing export is replaced only with --force, and only by one of its kind: a small model, a page, or a directory
-    for another library.
+    An existing export is replaced only with --force, and only by one of its kind: a small model, a page, a module, or a
+    directory for another library.
     """
     match to:
         case "transformers" | "huggingface":
@@ -89,7 +94,10 @@ def export(
         _export_small(model, output, stored, source, target, force=force)
         return
     if library == "web":
-        _export_web(model, output, stored, single_file=single_file, force=force)
+        if module:
+            _export_module(model, output, stored, force=force)
+        else:
+            _export_web(model, output, stored, single_file=single_file, force=force)
         return
 
     from clearhead.conversion import export_model
@@ -110,10 +118,8 @@ def _export_web(
     from clearhead.bundle import load_bundle
 
     refuse_other(output, single_file=single_file, force=force)
-    path = model.absolute()
-    name = path.parent.name if path.name == "model" else path.name
     with progress("writing"):
-        sizes = write_web(load_bundle(model), output, name, precision, single_file=single_file, force=force)
+        sizes = write_web(load_bundle(model), output, _name(model), precision, single_file=single_file, force=force)
     page = output if output.is_file() else output / "index.html"
     typer.echo(f"read     {model}")
     typer.echo(f"written  {output}, {sum(sizes.values()) / 1e6:,.1f} MB")
@@ -121,6 +127,25 @@ def _export_web(
         typer.echo(f"open     {page}, by double click")
     else:
         typer.echo(f"open     http://localhost:8000 after python -m http.server -d {shlex.quote(str(output))}")
+
+
+def _export_module(model: Path, output: Path, precision: Literal["float32", "int8"], *, force: bool) -> None:
+    from clearhead.browser.module import package_name, refuse_other_module, write_module
+    from clearhead.bundle import load_bundle
+
+    refuse_other_module(output, force=force)
+    with progress("writing"):
+        sizes = write_module(load_bundle(model), output, _name(model), precision, force=force)
+    typer.echo(f"read     {model}")
+    typer.echo(f"written  {output}, {sum(sizes.values()) / 1e6:,.1f} MB")
+    install = f"npm install {shlex.quote(str(output.absolute()))}"
+    typer.echo(f'use      {install}, then import {{ load }} from "{package_name(output)}"')
+
+
+def _name(model: Path) -> str:
+    """Return the name of a model by its path: that of the run, for the model of a run."""
+    path = model.absolute()
+    return path.parent.name if path.name == "model" else path.name
 
 
 def _export_small(

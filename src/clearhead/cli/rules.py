@@ -80,7 +80,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "export": (
         Rule("--source, --target", needs="--to clearhead", why="whose translations are compared on it"),
         Rule("--target", needs="--source FILE"),
-        Rule("--single-file", needs="--to web"),
+        Rule("--single-file, --module", needs="--to web"),
+        Rule("--module", excludes="--single-file"),
     ),
     "api-key": (
         Rule("", needs="NAME, --list"),

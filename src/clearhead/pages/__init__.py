@@ -49,7 +49,11 @@ def style(*names: str) -> Html:
 
 
 def script(
-    name: str, instead: Mapping[str, str] = MappingProxyType({}), made: Mapping[str, str] = MappingProxyType({})
+    name: str,
+    instead: Mapping[str, str] = MappingProxyType({}),
+    made: Mapping[str, str] = MappingProxyType({}),
+    *,
+    has_exports: bool = False,
 ) -> Html:
     """Return a JavaScript module bundled with all its imports, because a page opened from disk cannot load modules.
 
@@ -59,6 +63,7 @@ def script(
         name: The module, such as `explain/main.js`.
         instead: Modules that take the place of others.
         made: Text of modules that are no files.
+        has_exports: Whether the bundle exports what the module does.
     """
     parts: dict[str, str] = {}
 
@@ -71,7 +76,8 @@ def script(
             path = normpath(f"{dirname(module)}/{other}")
             add(instead.get(path, path))
         del parts[module]  # moves the module after its imports
-        parts[module] = _EXPORT.sub("", _IMPORT.sub("", text))
+        own = _IMPORT.sub("", text)
+        parts[module] = own if has_exports and module == name else _EXPORT.sub("", own)
 
     add(name)
     return Html("".join(parts.values()))

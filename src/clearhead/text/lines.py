@@ -11,7 +11,8 @@ LINE_ENDS = r"\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
 """Ranges of the characters that end a line for `str.splitlines`, likewise."""
 
 _OF_FILES = re.compile(r"\r\n|\n|\r")
-_OF_UNICODE = re.compile("[\n\v\f\r\x85\u2028\u2029]")
+LINE_BREAK = re.compile(r"[\n\v\f\r\x85\u2028\u2029]")
+"""A line end of any kind."""
 
 
 def on_one_line(text: str) -> str:
@@ -20,7 +21,7 @@ def on_one_line(text: str) -> str:
     >>> on_one_line("one\u2028two\n")
     'one two '
     """
-    return _OF_UNICODE.sub(" ", text)
+    return LINE_BREAK.sub(" ", text)
 
 
 def segment_on_one_line(text: str) -> str:

@@ -10,7 +10,7 @@ from clearhead.browser.rules import rules, rules_module
 
 MODULES = {path.name: path.read_text("utf-8") for path in (files("clearhead") / "pages" / "web").iterdir()}
 OWN = {"COMPONENTS", "MOST_PRODUCTS", "MOST_STATES", "MOST_SECONDS", "TAIL", "MOST_PIECES", "MOST_TOKENS", "MOST_LINES"}
-OWN |= {"MOST_WEIGHTS", "FIXED_MASKS"}
+OWN |= {"MOST_WEIGHTS", "FIXED_MASKS", "PAUSE_AFTER"}
 """Numbers of pages that Python has no use for."""
 
 

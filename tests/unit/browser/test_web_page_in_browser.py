@@ -176,7 +176,7 @@ WRONG_CALLS = {
     "translate('a', { beam: '4' })": "beam must be a whole number from 1 to 1000, not 4",
     "translate('a', { target: 'xx' })": "unknown target language 'xx'; choose en",
     "translate('a', { signal: {} })": "signal must be an AbortSignal",
-    "translate('a', { beams: 4 })": "unknown option 'beams'",
+    "translate('a', { beams: 4 })": "unknown option 'beams'; the options are beam, nbest, target, signal",
     "explain('a', { beam: 4 })": "unknown option 'beam'",
     "explain()": "a text must be a string, not undefined",
     "explain('a', { translation: 5 })": "a text must be a string, not number",
@@ -366,7 +366,7 @@ def remove(at: Path) -> None:
     [
         (truncate, "it was not loaded whole"),
         (flip, "model.safetensors is damaged"),
-        (other_golden, "nothing is translated, because this browser computes other numbers"),
+        (other_golden, "nothing is translated, because other numbers are computed here"),
         (remove, "tokenizer.json cannot be read"),
     ],
     ids=["truncated", "flipped", "golden", "missing"],

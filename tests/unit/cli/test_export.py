@@ -103,6 +103,8 @@ def test_a_page_is_one_file_or_a_folder(make_model_dir, tmp_path, run_command):
     ("options", "says"),
     [
         (["--to", "onnx", "--single-file"], "--single-file needs --to web"),
+        (["--to", "hf", "--module"], "--module needs --to web"),
+        (["--to", "web", "--module", "--single-file"], "--module cannot be used with --single-file"),
         (
             ["--to", "web", "--precision", "bf16"],
             "--precision bf16 is not written with --to web; choose float32",
@@ -130,6 +132,7 @@ EXPORTS = {
     "folder": ["--to", "web"],
     "page in a folder": ["--to", "web", "--single-file"],
     "page": ["--to", "web", "--single-file"],
+    "module": ["--to", "web", "--module"],
 }
 
 
@@ -183,6 +186,7 @@ def test_force_replaces_only_exports_of_the_same_kind(make_model_dir, tmp_path, 
         case "html":
             output.mkdir()
             (output / "index.html").write_text("<!doctype html><title>mine</title>")
+            (output / "index.js").write_text("export const mine = 1;")
         case "other export":
             run_command(export, model, "-o", output, *EXPORTS["hf" if "web" in EXPORTS[kind] else "page"])
     before = contents(output)

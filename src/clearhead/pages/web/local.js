@@ -2,6 +2,7 @@
 
 import { byId } from "../explain/dom.js";
 import { Refused } from "../translate/refused.js";
+import { answerForPrograms, optionsOf, requireArguments } from "./programs.js";
 
 export const INSIDE = "?inside";
 export const DETECTS = false;
@@ -88,19 +89,6 @@ const opened = call("open", { settings: model, files }, {
 );
 opened.catch(() => {}); // each call says why
 
-/** Checks the arguments of a program; throws an Error that says which is wrong. `others` are options without a meaning. */
-function requireArguments(texts, target, signal, others) {
-  const [unknown] = Object.keys(others);
-  if (unknown !== undefined) throw new Error(`unknown option '${unknown}'; docs/web.md lists those of each call`);
-  if (!(signal === null || signal instanceof AbortSignal)) throw new Error("signal must be an AbortSignal");
-  for (const text of texts)
-    if (typeof text !== "string") throw new Error(`a text must be a string, not ${text === null ? "null" : typeof text}`);
-  const { targets } = model.languages;
-  if (target === null || targets.includes(target)) return;
-  const choice = targets.length ? `choose ${targets.join(" or ")}` : "this model does not say its languages: leave it out";
-  throw new Error(`unknown target language '${String(target)}'; ${choice}`);
-}
-
 /** The interface for programs; docs/web.md. */
 globalThis.clearhead = {
   ready: false,
@@ -110,17 +98,16 @@ globalThis.clearhead = {
    * that says why not, or the reason of `signal` when it is aborted.
    */
   async translate(text, options) {
-    const { beam = null, nbest = 1, target = null, signal = null, ...others } = options ?? {};
-    requireArguments([text], target, signal, others);
-    const [answer] = await call("translate", { lines: [text], target, beam, nbest }, { signal });
-    const { text: translation, score, tokens, warnings, alternatives, source_truncated } = answer;
-    return { text: translation, score, tokens, warnings, alternatives, source_truncated };
+    const { signal, ...how } = optionsOf(options, { beam: null, nbest: 1, target: null, signal: null });
+    requireArguments([text], how.target, signal, model.languages);
+    const [answer] = await call("translate", { lines: [text], ...how }, { signal });
+    return answerForPrograms(answer);
   },
 
   /** Explains the translation of a sentence; resolves to what docs/explanation-json.md describes, with arrays packed. */
   async explain(text, options) {
-    const { translation = null, target = null, signal = null, ...others } = options ?? {};
-    requireArguments(translation === null ? [text] : [text, translation], target, signal, others);
+    const { translation, target, signal } = optionsOf(options, { translation: null, target: null, signal: null });
+    requireArguments(translation === null ? [text] : [text, translation], target, signal, model.languages);
     return call("explain", { text, translation, target }, { signal });
   },
 };

@@ -6,13 +6,18 @@ import { Translator } from "./translator.js";
 import { Vocabulary } from "./vocabulary.js";
 import { StoredArrays, Weights } from "./weights.js";
 
+/** A file that cannot be read, or is not the one of the export; reading it again may help. */
+export class FileError extends Error {}
+
 /**
- * Opens a model, with the best form of the core that this browser computes correctly.
+ * Opens a model, with the best form of the core that is computed correctly here.
  * @param {object} settings - Those of browser/writer.py.
- * @param {Object<string, string | {address: string}>} files - Each file, packed and as base 64, or its address.
+ * @param {Object<string, string | Uint8Array | {address: string}>} files - Each file: packed and as base 64, as it is,
+ *   or its address.
  * @param {(share: number) => void} take - Told how much of the weights was read, from 0 to 1.
  * @returns {Promise<{translator: Translator, form: string}>}
- * @throws {Error} If a file is damaged or cannot be read, or a golden sentence is not translated as it was at export.
+ * @throws {Error} If a file is damaged or cannot be read (FileError), or a golden sentence is not translated as it was
+ *   at export.
  */
 export async function opened(settings, files, take) {
   if (typeof WebAssembly === "undefined")
@@ -38,21 +43,22 @@ export async function opened(settings, files, take) {
 /** A file if its length and checksum are right; what the browser or the service worker kept may be of an older export. */
 async function checkedContent(name, file, { bytes, crc32 }, onShare) {
   let problem;
-  for (const cache of typeof file === "string" ? ["default"] : ["default", "reload"]) {
+  for (const cache of file.address ? ["default", "reload"] : ["default"]) {
     const found = await contentOf(name, file, bytes, onShare, cache);
     if (found.length !== bytes)
-      problem = `the file ${name} has ${found.length} bytes and should have ${bytes}: it was not loaded whole; reload the page`;
-    else if (checksum(found) !== crc32) problem = `the file ${name} is damaged (its checksum is wrong); reload the page`;
+      problem = `the file ${name} has ${found.length} bytes and should have ${bytes}: it was not loaded whole`;
+    else if (checksum(found) !== crc32) problem = `the file ${name} is damaged (its checksum is wrong)`;
     else return found;
   }
-  throw new Error(problem);
+  throw new FileError(problem);
 }
 
-/** Bytes of a file that is in the page, or at an address. */
+/** Bytes of a file that is given, packed or not, or at an address. */
 async function contentOf(name, file, bytes, onShare, cache) {
   if (typeof file === "string") return unpacked(name, file);
+  if (file instanceof Uint8Array) return file;
   const response = await fetch(file.address, { cache }).catch(() => null);
-  if (!response?.ok) throw new Error(`the file ${name} cannot be read; reload the page`);
+  if (!response?.ok) throw new FileError(`the file ${name} cannot be read`);
   const parts = [];
   let length = 0;
   const reader = response.body.getReader();
@@ -103,7 +109,7 @@ async function difference(translator, golden) {
     const own = found[place];
     const isNear = Math.abs(own.score - score) <= 1e-2 + 1e-3 * Math.abs(score); // without fused multiply-add, products are rounded twice
     if (own.text !== text || !isNear)
-      return `nothing is translated, because this browser computes other numbers than clearhead: the golden sentence “${source}” became “${own.text}” (${own.score.toFixed(3)}), and should be “${text}” (${score.toFixed(3)})`;
+      return `nothing is translated, because other numbers are computed here than at the export: the golden sentence “${source}” became “${own.text}” (${own.score.toFixed(3)}), and should be “${text}” (${score.toFixed(3)})`;
   }
   return null;
 }

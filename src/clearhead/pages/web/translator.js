@@ -24,6 +24,7 @@ const MOST_WEIGHTS = 2 ** 26; // cross-attention of all heads of a sentence; wit
 
 const TAG = new RegExp(`^${RULES.TAG}`, "u");
 const CODE = new RegExp(`^${RULES.CODE}$`, "u");
+const LINE_BREAK = new RegExp(RULES.LINE_BREAK, "gu");
 
 /** What a translation cannot be made of, and how to solve it. */
 class TranslationError extends Error {}
@@ -81,19 +82,20 @@ export class Translator {
   }
 
   /** The text of the ids of a translation, in the form of targets. */
-  textOf(tokens) {
-    return this.forms.target.of(this.vocabulary.decode(tokens));
+  textOf(tokens, oneLine = false) {
+    const text = this.vocabulary.decode(tokens);
+    return this.forms.target.of(oneLine ? text.replace(LINE_BREAK, " ") : text);
   }
 
   /**
    * Translate texts, lines as a rule: white space around each line stays, and a text of several lines is translated
    * line by line.
    * @param {string[]} texts
-   * @param {{target: ?string, nbest: number, beam: ?number, alignments: boolean, scores: boolean, inParts: boolean}} how -
-   *   Target language of lines without a tag; number of translations of each text; beam size, by default the model's;
-   *   whether to link words; whether scores are those of fp32, not the search's own; whether each line, and each sentence
-   *   of a line that is split, is answered by itself, as in a stream of the server: the sources of the answers joined are
-   *   the texts.
+   * @param {{target: ?string, nbest: number, beam: ?number, alignments: boolean, scores: boolean, inParts: boolean,
+   *   oneLine: boolean}} how - Target language of lines without a tag; number of translations of each text; beam size,
+   *   by default the model's; whether to link words; whether scores are those of fp32, not the search's own; whether each
+   *   line, and each sentence of a line that is split, is answered by itself, as in a stream of the server: the sources of
+   *   the answers joined are the texts; whether line ends in the translation of a line are replaced by spaces.
    * @param {{goesOn: function(): Promise<boolean>, take: function(object)}} control - `goesOn` is asked between calls
    *   of the core, and ends the translation with false; `take` gets each answer as soon as it is done, in order.
    * @returns {Promise<?object[]>} The answers, as of POST /v1/translate, with `index`; `tokens` are ids. Null if ended.
@@ -102,8 +104,9 @@ export class Translator {
    * under the first.
    */
   async translate(texts, how = {}, { goesOn = async () => true, take = () => {} } = {}) {
-    const { target = null, nbest = 1, beam = null, alignments = false, scores = true, inParts = false } = how;
-    const options = { ...this.#options(nbest, beam), scores };
+    const { target = null, nbest = 1, beam = null, alignments = false, scores = true } = how;
+    const { inParts = false, oneLine = false } = how;
+    const options = { ...this.#options(nbest, beam), scores, oneLine };
     if (!Array.isArray(texts) || texts.some((text) => typeof text !== "string"))
       throw new TranslationError("texts must be a list of texts");
     const read = [];
@@ -270,7 +273,7 @@ export class Translator {
       return groups?.map((group, number) => {
         const texts = new Map();
         for (const one of group) {
-          const text = this.textOf(one.tokens);
+          const text = this.textOf(one.tokens, options.oneLine);
           if (!texts.has(text)) texts.set(text, { ...one, text, source: searched[number] });
         }
         return { found: [...texts.values()], isShort: texts.size < group.length && group.length === options.nbest };

@@ -1,7 +1,7 @@
 /** The worker of a page without a server: opens the model, translates and explains, one call after another. */
 
 import { explain } from "./explaining.js";
-import { opened } from "./opening.js";
+import { FileError, opened } from "./opening.js";
 
 /** Numbers of the calls that the page has ended. */
 const ended = new Set();
@@ -45,8 +45,9 @@ self.onmessage = ({ data: { call, name, body, isEnded } }) => {
   });
 };
 
-/** What an error says; the browser's own words for a lack of memory say little. */
+/** What an error says and what may help; the browser's own words for a lack of memory say little. */
 function reasonOf(error) {
+  if (error instanceof FileError) return `${error.message}; reload the page`;
   const isMemory = error instanceof RangeError && /memory|allocat|length/i.test(error.message);
   return isMemory ? `the browser gives no more memory (${error.message}); shorten the text, close other tabs, or use a smaller model` : error.message;
 }
