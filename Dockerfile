@@ -12,6 +12,9 @@ ARG EXTRAS
 # Where pip finds torch, if that is among the extras: with the index of PyTorch for CPUs the image has no CUDA.
 ARG PIP_EXTRA_INDEX_URL=""
 COPY . /source
+# What `clearhead --version` says: git, which else is asked, is not in the image.
+ARG VERSION=""
+RUN test -z "$VERSION" || echo "$VERSION" > /source/src/clearhead/runtime/version.txt
 RUN pip wheel --no-cache-dir --wheel-dir /wheels --constraint /source/constraints.txt "/source[$EXTRAS]"
 
 FROM python:3.13-slim

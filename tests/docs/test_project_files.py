@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -198,12 +199,24 @@ def test_every_extra_is_on_the_page_about_installation_alone(generate):
     assert sorted(set(named) - generated) == ["install.md"]
 
 
+def built(sources: Path, place: Path) -> dict[Path, bytes]:
+    """Return the files of the package that sources build, but for the core for browsers, which not all have zig for."""
+    command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(place)]
+    subprocess.run(command, cwd=sources, check=True, capture_output=True)
+    files = (path for path in place.rglob("*") if path.is_file() and path.suffix != ".wasm")
+    return {path.relative_to(place): path.read_bytes() for path in files}
+
+
 @pytest.mark.slow
-def test_a_package_has_the_examples_that_its_command_runs(tmp_path):
-    command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    built = {path.name for path in (tmp_path / "clearhead" / "paper" / "examples").iterdir()}
-    assert built == {path.name for path in (ROOT / "examples").glob("*.py")}
+def test_an_sdist_builds_the_package_that_the_checkout_builds(tmp_path):
+    arguments = ["egg_info", "--egg-base", str(tmp_path), "sdist", "--dist-dir", str(tmp_path)]
+    subprocess.run([sys.executable, "setup.py", "--quiet", *arguments], cwd=ROOT, check=True, capture_output=True)
+    [archive] = tmp_path.glob("clearhead-*.tar.gz")
+    shutil.unpack_archive(archive, tmp_path, filter="data")
+    found = built(tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path / "from-sdist")
+    assert found == built(ROOT, tmp_path / "from-checkout")
+    examples = {path.name for path in found if path.parent == Path("clearhead/paper/examples")}
+    assert examples == {path.name for path in (ROOT / "examples").glob("*.py")}
 
 
 def test_no_entry_of_the_changelog_begins_as_another_does():

@@ -95,9 +95,9 @@ def copy_context(place: Path) -> None:
             shutil.copy(path, place)
 
 
-def run_steps(place: Path) -> tuple[Path, dict[str, list[str]]]:
+def run_steps(place: Path, **given: str) -> tuple[Path, dict[str, list[str]]]:
     """Run the steps of the Dockerfile in a folder; return the last stage, and the commands of its instructions."""
-    given, commands, stage, extras = {}, {}, place, ""
+    commands, stage, extras = {}, place, ""
     for word, arguments in instructions():
         match word:
             case "ARG":
@@ -144,15 +144,17 @@ def test_the_image_needs_no_pytorch():
 
 @pytest.mark.slow
 def test_the_steps_of_the_image_make_a_server_without_pytorch(make_model_dir, tmp_path):
-    stage, commands = run_steps(tmp_path)
+    stage, commands = run_steps(tmp_path, VERSION="0.1.0")
     python = [str(stage / "bin/python"), "-c"]
     assert subprocess.run([*python, "import torch"], capture_output=True, check=False).returncode == 1
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     program, *arguments = commands["ENTRYPOINT"]
+    program = str(stage / "bin" / program)
+    assert subprocess.check_output([program, "--version"], text=True) == "clearhead 0.1.0\n"
     model = make_model_dir(d_model=64, num_heads=2, d_ff=64, printable=True).rename(tmp_path / "de-en")
     assert commands["CMD"] == [f"/models/{model.name}"]
-    command = [str(stage / "bin" / program), *arguments, str(model), "--port", str(port)]
+    command = [program, *arguments, str(model), "--port", str(port)]
     check = [*python, commands["HEALTHCHECK"][-1].replace(":5000", f":{port}")]
     with (tmp_path / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path) as server:
         try:
