@@ -303,7 +303,7 @@ def _load(path: str | Path, device: str, verify: bool, own: OwnModel | None) -> 
         model_sha256=config["checksums"]["model.safetensors"],
         golden=read_golden(directory),
         format_version=config["format_version"],
-        clearhead_version=str(config.get("clearhead_version")),
+        clearhead_version=config["clearhead_version"],
         directory=directory,
         side_files=read_side_files(directory, config),
     )

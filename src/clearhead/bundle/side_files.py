@@ -56,16 +56,16 @@ def add_side_files(directory: Path, side_files: SideFiles, model: Mapping[str, s
 def side_file_path(directory: Path, name: str) -> Path:
     """Return the path of a side file that is read on request, after comparing it with its checksum.
 
-    The file need not exist, for its reader says best what is to be done.
+    A file that is not listed need not exist, for its reader says best what is to be done.
 
     Raises:
-        ModelError: If it is damaged, or not part of the model.
+        ModelError: If it is missing, damaged, or not part of the model.
     """
     path, listed = directory / name, read_config(directory)["side_files"]
-    if path.is_file():
-        if name not in listed:
-            raise ModelError(f"{path} is not part of this model: its config.json does not list it; remove it")
+    if name in listed:
         require_checksum(path, listed[name])
+    elif path.is_file():
+        raise ModelError(f"{path} is not part of this model: its config.json does not list it; remove it")
     return path
 
 

@@ -127,7 +127,7 @@ def report_end(
         is_unchanged=is_unchanged,
         ended_by=ended_by,
     )
-    valid = [record for record in records if record.get("split") == "valid"]
+    valid = [record for record in records if record["split"] == "valid"]
     if is_unchanged:
         found_out = unchanged(valid) if state.step else None
     else:

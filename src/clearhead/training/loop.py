@@ -350,7 +350,7 @@ class Loop:
         told = str(self._good(best.step)) if self.workers.is_first else None
         step = int(self.workers.tell("best to measure", told))
         self.display.say(
-            f"the best so far, of step {step:,}, is validated again: its scores may be of other sentences or settings"
+            f"the best so far, of step {step:,}, is validated again: its scores are of other sentences or settings"
         )
         self.workers.begin("a validation")
         weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")

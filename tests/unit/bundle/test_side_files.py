@@ -12,7 +12,7 @@ import pytest
 from model_files import contents, message_of
 
 from clearhead.bundle import load_bundle, save_bundle
-from clearhead.bundle.side_files import ALIGNMENT_FILE, QUALITY_FILE, add_side_files
+from clearhead.bundle.side_files import ALIGNMENT_FILE, QUALITY_FILE, SHORTLIST_FILE, add_side_files, side_file_path
 from clearhead.files import write_json
 from processes import FileOperations, call
 
@@ -45,6 +45,16 @@ def test_a_side_file_that_is_not_listed_is_ignored(model_dir):
     bundle = load_bundle(model_dir)
     assert bundle.side_file(QUALITY_FILE) is None
     assert bundle.leftovers() == [QUALITY_FILE]
+
+
+def test_side_file_path_tells_a_missing_file_from_one_that_is_not_part_of_the_model(model_dir):
+    path = model_dir / SHORTLIST_FILE
+    path.write_text("left over")
+    assert "is not part of this model" in message_of(side_file_path, model_dir, SHORTLIST_FILE)
+    add_side_files(model_dir, {SHORTLIST_FILE: lambda path, _: path.touch()}, load_bundle(model_dir).identity())
+    assert side_file_path(model_dir, SHORTLIST_FILE) == path
+    path.unlink()
+    assert f"{path} is missing: the model directory is incomplete" in message_of(side_file_path, model_dir, path.name)
 
 
 def test_side_files_are_added_and_everything_else_is_kept(model_dir):

@@ -354,7 +354,7 @@ def test_scores_of_a_run_are_kept_in_it_and_shown_in_its_report(run_command, run
 
 def test_scores_of_an_earlier_model_are_not_those_of_the_published(run_and_files):
     run, _ = run_and_files
-    line = {"date": "2026-11-26", "files": ["<b>.de"], "model_sha256": "before", "sentences": 8}
+    line = {"date": "2026-11-26", "files": ["<b>.de"], "model_sha256": "before", "options": {}, "sentences": 8}
     lines = [line | {"scores": {"BLEU": {"score": 31.25, "interval": [30.0, 32.5]}}}, line, ["no evaluation"]]
     (run / "evaluations.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines) + '{"date"')
     section = evaluations(run, "now")

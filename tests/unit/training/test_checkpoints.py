@@ -420,7 +420,7 @@ def test_damaged_checkpoints_do_not_push_out_the_one_that_a_run_resumed_from(che
 @pytest.mark.parametrize(
     ("state", "named"),
     [
-        (TrainingState(step=20, best=Best(20, 0.0, float("inf"), 0.0, None)), "best.nll"),
+        (TrainingState(step=20, best=Best(20, 0.0, float("inf"), 0.0, "0")), "best.nll"),
         (TrainingState(step=20, window=Window(loss=float("nan"))), "window.loss"),
         (TrainingState(step=20, validated_step=21), "step 21 after the last one, 20"),
     ],

@@ -250,7 +250,6 @@ def test_a_vocabulary_that_the_tokenizer_would_overrule_is_refused():
         draft({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 1_009}})
     draft({"model": {"vocab_size": 997}, "tokenizer": {"vocab_size": 997}})
     draft(complete(BASE).model_dump())
-    draft(merged(BASE).model_dump())  # of an older run, which left the tokenizer's open
 
 
 def test_the_presets_of_the_paper_learn_from_text_as_it_is():
