@@ -1,6 +1,7 @@
 # The two commands a newcomer needs are `make demo` and `make test`; both set up what they need first.
 PYTHON ?= python3
-# Where torch comes from, if not from pip's own index: PyTorch's index of CPU wheels saves gigabytes of CUDA under Linux,
+# An index of torch besides pip's own, which has what it needs in the versions of constraints.txt: PyTorch's index of
+# CPU wheels saves gigabytes of CUDA under Linux,
 # make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
 VENV := .venv
@@ -24,7 +25,7 @@ define install
 		make $(or $(MAKECMDGOALS),demo) PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@echo '$(ANNOUNCED)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --no-compile -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(BIN)/pip install --no-compile -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch
 	$(BIN)/pip install --no-compile -c constraints.txt -e '.[$(EXTRA)]'
 	$(BIN)/python -c 'from clearhead.kernels.library import describe; print(describe())'
 endef
