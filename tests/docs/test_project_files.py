@@ -82,7 +82,9 @@ def test_the_site_of_a_version_is_published_beside_the_others():
     assert "secrets." not in str(job)
 
 
-def test_the_citation_names_this_version_and_licence():
+def test_the_citation_and_the_changelog_name_this_version():
+    [newest, *_] = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest == NUMBER
     citation = read("CITATION.cff")
     assert citation["version"] == NUMBER
     assert citation["license"] == PROJECT["license"]
