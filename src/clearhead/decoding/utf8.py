@@ -46,6 +46,13 @@ _NEXT: list[dict[range, int]] = [
     {range(0x80, 0x90): 2},
 ]
 """The state that follows each state after a byte."""
+_NO_BYTE = 256
+_AFTER = np.full((NUM_STATES + 1, _NO_BYTE + 1), -1, dtype=np.int8)
+"""The same as a table: -1 where a byte may not follow, and in the last row, which is that of state -1."""
+_AFTER[:NUM_STATES, _NO_BYTE] = np.arange(NUM_STATES)
+for _state, _ranges in enumerate(_NEXT):
+    for _some, _next in _ranges.items():
+        _AFTER[_state, _some] = _next
 
 
 class CharacterParts:
@@ -60,8 +67,12 @@ class CharacterParts:
         self.next_states: Int8[np.ndarray, "8 V"] = np.full((NUM_STATES, vocab_size), -1, dtype=np.int8)
         """The state after each token; -1 if it may not follow."""
         self.next_states[_WHOLE] = _WHOLE
-        for token, text in parts.items():
-            self.next_states[:, token] = [_after(state, text) for state in range(NUM_STATES)]
+        longest = max(map(len, parts.values()), default=0)
+        texts = np.array([[*text, *[_NO_BYTE] * (longest - len(text))] for text in parts.values()])
+        states = np.arange(NUM_STATES)[:, None]
+        for column in texts.T:
+            states = _AFTER[states, column]
+        self.next_states[:, list(parts)] = states
         self.needed = needed = self._needed()
         self.next_states[np.isin(self.next_states, np.flatnonzero(needed == NUM_ROOMS))] = -1  # nothing can follow
         self.masks: Bool[np.ndarray, "4 8 V"] = np.stack(
@@ -98,11 +109,3 @@ class CharacterParts:
         for token in written[start:]:
             state = int(self.next_states[state, token])
         return state
-
-
-def _after(state: int, text: bytes) -> int:
-    for byte in text:
-        state = next((after for some, after in _NEXT[state].items() if byte in some), -1)
-        if state < 0:
-            break
-    return state

@@ -64,7 +64,9 @@ class Calibration(NamedTuple):
         step = np.linalg.inv(inputs.T @ inputs / 4 + np.eye(2))
         for _ in range(_STEPS):
             rates = 1 / (1 + np.exp(-np.clip(inputs @ found, -_MOST, _MOST)))
-            found = found + step @ (inputs.T @ (is_good - rates) - (found - default))
+            before, found = found, found + step @ (inputs.T @ (is_good - rates) - (found - default))
+            if (found == before).all():
+                break
         return cls(max(float(found[0]), _LEAST_SLOPE), float(found[1]))
 
     def quality(self, sure: float) -> float:
