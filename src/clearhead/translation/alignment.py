@@ -128,7 +128,7 @@ class Aligner:
             batch_tokens: Tokens of the longer side computed at once, counting padding.
             on_progress: Called with the number of pairs finished.
         """
-        found: dict[int, list[Link]] = {}
+        links: dict[int, list[Link]] = {}
         for indices in length_batches(
             [max(len(pair.source_ids), len(pair.target_ids)) for pair in pairs], batch_tokens
         ):
@@ -136,8 +136,8 @@ class Aligner:
             with self.passes:
                 check_interruption()
                 weights = self._weights(some, by, batch_tokens, on_progress)
-            found.update((index, pair.links(own)) for index, pair, own in zip(indices, some, weights, strict=True))
-        return [found[index] for index in range(len(pairs))]
+            links.update((index, pair.links(own)) for index, pair, own in zip(indices, some, weights, strict=True))
+        return [links[index] for index in range(len(pairs))]
 
     def _weights(
         self, pairs: Sequence[EncodedPair], by: AlignBy, batch_tokens: int, on_progress: Callable[[int], None] | None
@@ -172,9 +172,9 @@ class Aligner:
             config: Only `align_by` and `batch_tokens` are used.
         """
         tokenizer = self._bundles[0].tokenizer
-        texts = tokenizer.decode_batch([segment.found[0].tokens for segment in segments])
+        texts = tokenizer.decode_batch([segment.hypotheses[0].tokens for segment in segments])
         pairs = [
-            encoded_pair(tokenizer, segment.protected, segment.ids, text, list(segment.found[0].tokens))
+            encoded_pair(tokenizer, segment.protected, segment.ids, text, list(segment.hypotheses[0].tokens))
             for segment, text in zip(segments, texts, strict=True)
         ]
         links = self(pairs, by=config.align_by, batch_tokens=config.batch_tokens)

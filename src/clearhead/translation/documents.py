@@ -146,16 +146,16 @@ def translate_document(
             journal.add(translations)
         done.update((translation.source, translation) for translation in translations)
     has_messages = any(message_runs(segment.text) for segment in document.segments)
-    found = [
+    translated = [
         _writable(
             document, place, _translated(segment, only_missing, done, matches.get(place), translates), has_messages
         )
         for place, segment in enumerate(document.segments)
     ]
-    found = found if only_if is None else [_left_if_unsure(one, only_if) for one in found]
-    if any(filling is not None for filling in fillings(found)):
+    translated = translated if only_if is None else [_left_if_unsure(result, only_if) for result in translated]
+    if any(filling is not None for filling in fillings(translated)):
         document.language = target_language(translator, settings)
-    return _with_length_flags(found)
+    return _with_length_flags(translated)
 
 
 def target_language(translator: Translator, settings: Mapping[str, object]) -> str:
@@ -201,13 +201,13 @@ def _matches(
         and any(part.is_translated for part in _parts(segment.text, translates))
     ]
     segments = document.segments
-    found = {place: match_of(memory, segments[place].text, segments[place].context) for place in places}
-    return {place: match for place, match in found.items() if match is not None}
+    matches = {place: match_of(memory, segments[place].text, segments[place].context) for place in places}
+    return {place: match for place, match in matches.items() if match is not None}
 
 
 def document_summary(translated: Sequence[TranslatedSegment], *, name: str) -> str:
     """Return how many segments of a document have each status, in one line that begins with its name."""
-    counts = Counter(one.status for one in translated)
+    counts = Counter(result.status for result in translated)
     return (
         f"{name}: {len(translated):,} segments: {counts['translated']:,} translated, {counts['kept']:,} kept, "
         f"{counts['without_words']:,} without words"
@@ -221,8 +221,8 @@ def num_kept_copies(translated: Sequence[TranslatedSegment]) -> int:
 
     Sources without words do not count.
     """
-    kept = (one.segment for one in translated if one.status == "kept")
-    return sum(_letters(one.text) == _letters(one.translation) for one in kept if has_words(one.text))
+    kept = (result.segment for result in translated if result.status == "kept")
+    return sum(_letters(result.text) == _letters(result.translation) for result in kept if has_words(result.text))
 
 
 def _letters(text: str) -> str:
@@ -232,7 +232,7 @@ def _letters(text: str) -> str:
 def fillings(translated: Sequence[TranslatedSegment]) -> list[Filling | None]:
     """Return the arguments of `Document.filled`: translations, each with its notes for the reader."""
     return [
-        None if one.translation is None or one.status == "left" else _filling(one.translation) for one in translated
+        None if each.translation is None or each.status == "left" else _filling(each.translation) for each in translated
     ]
 
 
@@ -349,36 +349,37 @@ def _translated(
     return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text, memory=match))
 
 
-def _writable(document: Document, place: int, one: TranslatedSegment, has_messages: bool) -> TranslatedSegment:
+def _writable(document: Document, place: int, result: TranslatedSegment, has_messages: bool) -> TranslatedSegment:
     """Return the result of a segment; its source text, flagged, if the format cannot express the translation.
 
     A link that is moved, for it is lost, empty or inside another, is flagged. Where a document has ICU messages with
     branches, its other texts with arguments are messages, too.
     """
-    if one.translation is None:
-        return one
-    text, problem = one.translation.text, ""
-    is_message = has_messages and "{" in one.segment.text and not message_runs(one.segment.text)
-    if format := one.segment.format or ("icu-format" if is_message else ""):
-        text, problem = checked_format(one.segment.text, text, format)
+    if result.translation is None:
+        return result
+    text, problem = result.translation.text, ""
+    is_message = has_messages and "{" in result.segment.text and not message_runs(result.segment.text)
+    if format := result.segment.format or ("icu-format" if is_message else ""):
+        text, problem = checked_format(result.segment.text, text, format)
     if problem := problem or document.problem(place, text):
-        return _changed(one, _left(one.translation), one.segment.text, f"left as it was: {problem}")
-    moved = repaired_tags(text, one.segment.text, one.segment.links)[1] if one.segment.links else ()
-    return _changed(one, one.translation, text, first_few(moved, MOST_SHOWN, "; "))
+        return _changed(result, _left(result.translation), result.segment.text, f"left as it was: {problem}")
+    moved = repaired_tags(text, result.segment.text, result.segment.links)[1] if result.segment.links else ()
+    return _changed(result, result.translation, text, first_few(moved, MOST_SHOWN, "; "))
 
 
-def _left_if_unsure(one: TranslatedSegment, least: float) -> TranslatedSegment:
-    return replace(one, status="left") if one.translation is not None and one.translation.is_below(least) else one
+def _left_if_unsure(result: TranslatedSegment, least: float) -> TranslatedSegment:
+    is_unsure = result.translation is not None and result.translation.is_below(least)
+    return replace(result, status="left") if is_unsure else result
 
 
-def _with_length_flags(found: Sequence[TranslatedSegment]) -> list[TranslatedSegment]:
+def _with_length_flags(results: Sequence[TranslatedSegment]) -> list[TranslatedSegment]:
     """Return the results, with translations flagged that are together longer than the file allows for their unit."""
     lengths = Counter[LengthLimit]()
-    for one in found:
-        if (limit := one.segment.limit) is not None:
-            text = one.segment.translation or one.segment.text
-            if one.translation is not None and one.status != "left":
-                text = one.translation.text
+    for result in results:
+        if (limit := result.segment.limit) is not None:
+            text = result.segment.translation or result.segment.text
+            if result.translation is not None and result.status != "left":
+                text = result.translation.text
             lengths[limit] += sum(len(token) for token in tokens(text) if isinstance(token, str))
     flags = {
         limit: Flag("too_long", f"{length:,} characters, and the file allows {limit.most:,}")
@@ -386,18 +387,18 @@ def _with_length_flags(found: Sequence[TranslatedSegment]) -> list[TranslatedSeg
         if length > limit.most
     }
     return [
-        replace(one, translation=replace(one.translation, warnings=merge_flags([one.translation.warnings, [flag]])))
-        if one.translation is not None and one.segment.limit and (flag := flags.get(one.segment.limit))
-        else one
-        for one in found
+        replace(each, translation=replace(old, warnings=merge_flags([old.warnings, [flag]])))
+        if (old := each.translation) is not None and each.segment.limit and (flag := flags.get(each.segment.limit))
+        else each
+        for each in results
     ]
 
 
-def _changed(one: TranslatedSegment, translation: Translation, text: str, remark: str) -> TranslatedSegment:
+def _changed(result: TranslatedSegment, translation: Translation, text: str, remark: str) -> TranslatedSegment:
     """Return the result of a segment with another text, flagged as `placeholders` if there is a remark."""
     flags = [Flag("placeholders", remark)] if remark else []
     warnings = merge_flags([translation.warnings, flags])
-    return replace(one, translation=replace(translation, text=text, warnings=warnings))
+    return replace(result, translation=replace(translation, text=text, warnings=warnings))
 
 
 def _left(translation: Translation) -> Translation:

@@ -60,7 +60,7 @@ def make_golden(translator: Translator, sources: Sequence[str] | None = None) ->
         bundle = translator.bundle
         sources = vocabulary_sources(bundle.tokenizer, _CANDIDATES, is_tagged=bundle.decode.target_lang is None)
         chosen = sorted(translator.translate(sources, raw=True, precision="fp32"), key=_doubt)[:NUM_GOLDEN]
-    return [{"source": one.source, "text": one.text, "score": _score(one)} for one in chosen]
+    return [{"source": golden.source, "text": golden.text, "score": _score(golden)} for golden in chosen]
 
 
 def vocabulary_sources(tokenizer: Vocabulary, count: int, *, is_tagged: bool) -> list[str]:
@@ -142,8 +142,8 @@ def require_computed_alike(bundle: Bundle, golden: Sequence[GoldenSentence]) -> 
     begun = max(len(prefix.tokens) for prefix in prefixes)
     ids = cut_sources(bundle.config, config, tokenizer.encode_parts(parts, config.source_lang), begun=begun)
     engine, module = Engines(lambda: bundle.weights, tokenizer).of("fp32"), ModuleEngine(bundle.own_module)
-    found = decode(engine, ids, SearchOptions(config), prefixes=prefixes)
-    for text, source, [best, *_], prefix in zip(texts, ids, found, prefixes, strict=True):
+    groups = decode(engine, ids, SearchOptions(config), prefixes=prefixes)
+    for text, source, [best, *_], prefix in zip(texts, ids, groups, prefixes, strict=True):
         with module.computing():
             [own] = module.token_log_probs([source], [best.tokens])
         score = float(own[prefix.given :].sum())

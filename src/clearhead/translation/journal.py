@@ -128,5 +128,5 @@ class TranslationJournal:
 
 
 def _inode(file: IO[bytes]) -> tuple[int, int]:
-    found = os.fstat(file.fileno())
-    return found.st_dev, found.st_ino
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino

@@ -34,12 +34,12 @@ class TranslatedLines(NamedTuple):
     @property
     def left(self) -> list[str]:
         """Where lines are left untranslated because of their quality."""
-        return list(compress(self.places, (one.is_below(self.only_if) for one in self.translations)))
+        return list(compress(self.places, (translation.is_below(self.only_if) for translation in self.translations)))
 
     @property
     def kept(self) -> list[Translation]:
         """The translations to write: those that are left out are blank."""
-        return [one.left_out() if one.is_below(self.only_if) else one for one in self.translations]
+        return [line.left_out() if line.is_below(self.only_if) else line for line in self.translations]
 
 
 def translate_lines(
@@ -103,9 +103,9 @@ class LineWriter:
         if self.report is not None:
             self.report.add(zip(lines.places, lines.translations, strict=True), name=name)
         kept = lines.kept
-        self.out.writelines(self._text(one, index) for index, one in enumerate(kept, start=self.count))
+        self.out.writelines(self._text(translation, index) for index, translation in enumerate(kept, start=self.count))
         if self.links is not None:
-            self.links.writelines(pharaoh(one.alignment or ()) + "\n" for one in kept)
+            self.links.writelines(pharaoh(translation.alignment or ()) + "\n" for translation in kept)
         self.out.flush()
         self.count += len(kept)
 
@@ -115,4 +115,4 @@ class LineWriter:
         if self.num_best == 1:
             return translation.text + "\n"
         best: Sequence[Translation | Alternative] = translation.alternatives or [translation]
-        return "".join(f"{index} ||| {one.text} ||| {digits(one.score)}\n" for one in best)
+        return "".join(f"{index} ||| {alternative.text} ||| {digits(alternative.score)}\n" for alternative in best)

@@ -76,31 +76,31 @@ class MarkupRestorer:
             scores_unmarked: Whether to score them without their markup too (`DecodedText.unmarked`).
         """
         config = options.config
-        unmarked = [one for segment in segments if (one := _unmarked(segment, config.max_input_tokens)) is not None]
-        if not unmarked:
+        candidates = list(filter(None, (_unmarked(segment, config.max_input_tokens) for segment in segments)))
+        if not candidates:
             return
         from clearhead.text.markup_projection import parts_with_placeholders
 
-        self._translate_without_tags(
-            [one.bare for one in unmarked if one.is_searched], replace(options, scores=scores_unmarked)
-        )
+        searched = [candidate.bare for candidate in candidates if candidate.is_searched]
+        self._translate_without_tags(searched, replace(options, scores=scores_unmarked))
         tokenizer = self.search.tokenizer
         pairs = [
             encoded_pair(
-                tokenizer, bare.protected, bare.ids, found.text, list(found.tokens), words=parts_with_placeholders
+                tokenizer, bare.protected, bare.ids, decoded.text, list(decoded.tokens), words=parts_with_placeholders
             )
-            for bare in (one.bare for one in unmarked)
-            for found in bare.found
+            for bare in (candidate.bare for candidate in candidates)
+            for decoded in bare.hypotheses
         ]
         links = iter(self.aligner(pairs, by="attention", batch_tokens=config.batch_tokens))
-        for one in unmarked:
-            one.placed.found = _placed(one, links)
+        for candidate in candidates:
+            candidate.placed.hypotheses = _placed(candidate, links)
         longest = min(self.search.max_length or math.inf, config.max_input_tokens + config.extra_length)
-        self.search.retokenize([one.placed for one in unmarked], config.batch_tokens, longest if options.scores else 0)
-        for one in unmarked:
-            found = one.placed.found
-            if _has_more_markup(one.placed, one.segment) and all(len(text.tokens) <= longest for text in found):
-                one.segment.found = distinct(found)
+        placed = [candidate.placed for candidate in candidates]
+        self.search.retokenize(placed, config.batch_tokens, longest if options.scores else 0)
+        for candidate in candidates:
+            are_short = all(len(hypothesis.tokens) <= longest for hypothesis in candidate.placed.hypotheses)
+            if are_short and _has_more_markup(candidate.placed, candidate.segment):
+                candidate.segment.hypotheses = distinct(candidate.placed.hypotheses)
 
     def _translate_without_tags(self, bare: Sequence[Segment], options: SearchOptions) -> None:
         """Tokenize and translate segments whose texts have lost their tags."""
@@ -112,7 +112,7 @@ class MarkupRestorer:
 
 def _unmarked(segment: Segment, max_input_tokens: int) -> _Unmarked | None:
     """Return a segment whose best text lacks markup that can be restored; None if it lacks none."""
-    text, written = segment.text, segment.found[0].text
+    text, written = segment.text, segment.hypotheses[0].text
     # Markup of what the model has not read has no place, and may be of any length.
     if len(segment.prefix.tokens) > segment.prefix.given or segment.was_cut:
         return None
@@ -125,27 +125,27 @@ def _unmarked(segment: Segment, max_input_tokens: int) -> _Unmarked | None:
     return _Unmarked(segment, stripped, replace(segment, protected=Protected(stripped.text)), replace(segment))
 
 
-def _placed(one: _Unmarked, links: Iterator[list[Link]]) -> list[DecodedText]:
+def _placed(unmarked: _Unmarked, links: Iterator[list[Link]]) -> list[DecodedText]:
     """Return the texts of a segment with markup.
 
     Args:
-        one: The segment.
+        unmarked: The segment.
         links: The links between the words of its text and of each translation, without markup.
     """
     return [
         replace(
-            found,
-            text=one.stripped.placed(found.text, next(links)),
+            hypothesis,
+            text=unmarked.stripped.placed(hypothesis.text, next(links)),
             has_placed_markup=True,
-            unmarked=(one.stripped.text, found.text, found.log_prob),
+            unmarked=(unmarked.stripped.text, hypothesis.text, hypothesis.log_prob),
         )
-        for found in one.bare.found
+        for hypothesis in unmarked.bare.hypotheses
     ]
 
 
 def _has_more_markup(changed: Segment, segment: Segment) -> bool:
     """Return whether the best text of a segment is not blank and has more of its markup than before."""
-    if not changed.found or is_blank(changed.found[0].text):
+    if not changed.hypotheses or is_blank(changed.hypotheses[0].text):
         return False
-    before, after = (missing_placeholders(segment.text, one.found[0].text) for one in (segment, changed))
+    before, after = (missing_placeholders(segment.text, version.hypotheses[0].text) for version in (segment, changed))
     return len(after) < len(before)

@@ -136,11 +136,11 @@ class TranslationMemory:
             raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
         if (exact := self.exact(text, context=context)) is not None:
             return exact
-        found = self._most_similar(_comparable(text), least)
-        if found is None:
+        best = self._most_similar(_comparable(text), least)
+        if best is None:
             return None
-        source = self._sources[found[1]]
-        return MemoryMatch(self._originals[source], self._targets[source], round(found[0], 4))
+        source = self._sources[best[1]]
+        return MemoryMatch(self._originals[source], self._targets[source], round(best[0], 4))
 
     def exact(self, text: str, /, *, context: str | None = None) -> MemoryMatch | None:
         """Return the entry whose source equals a text, apart from white space at its ends; None if there is none.
@@ -184,9 +184,9 @@ class TranslationMemory:
             longest = max(len(words), int(self._lengths[number]))
             least_same = math.ceil(((least if best is None else best[0]) - _ROUNDING) * longest)
             same = Levenshtein.similarity(words, self._words[number], score_cutoff=least_same)  # 0 below the cutoff
-            found = same / longest, number
-            if same >= least_same and (best is None or found > best):
-                best = found
+            candidate = same / longest, number
+            if same >= least_same and (best is None or candidate > best):
+                best = candidate
         return best
 
 
@@ -208,8 +208,8 @@ def match_of(memory: Lookup, line: str, context: str | None = None) -> MemoryMat
 
 def matches_of(memory: Lookup | None, lines: Sequence[str]) -> dict[int, MemoryMatch]:
     """Return the matches of lines by their index; none without a memory."""
-    found = {} if memory is None else {number: match_of(memory, line) for number, line in enumerate(lines)}
-    return {number: match for number, match in found.items() if match is not None}
+    matches = {} if memory is None else {number: match_of(memory, line) for number, line in enumerate(lines)}
+    return {number: match for number, match in matches.items() if match is not None}
 
 
 def left_to_translate(lines: Sequence[str], matches: Mapping[int, MemoryMatch]) -> list[str]:
@@ -238,11 +238,11 @@ def recalled(
         translations: The model's translations; those of reused lines are blank.
         one_line: Replace line ends in translations by spaces.
     """
-    found = list(translations)
+    merged = list(translations)
     for number, match in matches.items():
         translation = replace(translations[number], memory=match)
         if match.is_reused:
             text = on_one_line(match.target) if one_line else match.target
             translation = replace(translation, source=lines[number], text=text, score=None)
-        found[number] = translation
-    return found
+        merged[number] = translation
+    return merged

@@ -44,11 +44,11 @@ class TranslateOptions:
     on_progress: Callable[[int], None] | None = field(default=None, metadata=_type(Callable | None, "a function"))
 
     def __post_init__(self) -> None:
-        require_types(**{one.name: getattr(self, one.name) for one in fields(self)})
+        require_types(**{option.name: getattr(self, option.name) for option in fields(self)})
 
 
 _TYPES = {
-    **{one.name: one.metadata["type"] for one in fields(TranslateOptions)},
+    **{option.name: option.metadata["type"] for option in fields(TranslateOptions)},
     "words": (Callable, "a function"),
 }
 """Type of each argument that is neither texts nor a setting, and its name in messages."""

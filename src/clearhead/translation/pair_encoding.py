@@ -149,7 +149,8 @@ class PairEncoder:
                 GivenPair(language, text, target, protected, protect_target(protected, self.target_form(target)))
             )
         languages = [pair.language for pair in pairs]
-        sources = self.tokenizer.encode_parts([(one.language, one.protected.text) for one in pairs], config.source_lang)
+        texts = [(pair.language, pair.protected.text) for pair in pairs]
+        sources = self.tokenizer.encode_parts(texts, config.source_lang)
         written = self.tokenizer.encode_targets([pair.protected_target for pair in pairs], languages)
         for pair, source_ids, target_ids in zip(pairs, sources, written, strict=True):
             pair.source_ids, pair.target_ids = source_ids, target_ids

@@ -101,13 +101,13 @@ def translate_parts(
             translations = translate(sources, **of_sentences)
         else:
             translations = translate(sources, memory=recall, **settings)
-        found = []
+        translated = []
         for part, translation in zip(group, translations, strict=True):
             written = written if part.start else ""
             text = space_before(translation.text, written, part.gap) + translation.text
             written += text
-            found.append(TranslatedPart(part.number, part.start, part.end, text, translation))
-        yield found
+            translated.append(TranslatedPart(part.number, part.start, part.end, text, translation))
+        yield translated
 
 
 def _sentences(number: int, line: SegmentedLine, tags: Sequence[str]) -> list[_Part]:
@@ -125,14 +125,14 @@ def _sentences(number: int, line: SegmentedLine, tags: Sequence[str]) -> list[_P
         return []
     if any(split_tag(segment.source, tags)[1] != segment.text for segment in line.segments):
         return []
-    found, start = [], 0
+    sentences, start = [], 0
     at = len(line.source.rstrip()) - sum(len(segment.gap + segment.original) for segment in line.segments)
     for segment in line.segments:
         at += len(segment.gap + segment.original)
-        found.append(_Part(number, start, at, segment.source, segment.gap, is_sentence=True))
+        sentences.append(_Part(number, start, at, segment.source, segment.gap, is_sentence=True))
         start = at
-    found[-1] = found[-1]._replace(end=len(line.source))
-    return found
+    sentences[-1] = sentences[-1]._replace(end=len(line.source))
+    return sentences
 
 
 def _growing(parts: Iterable[_Part]) -> Iterator[list[_Part]]:

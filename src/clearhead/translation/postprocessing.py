@@ -53,7 +53,7 @@ class Postprocessor:
             search: Options of the search that found the texts; they have scores if `search.scores` is set.
             estimate: Estimates the quality of scored translations; None if it is not requested.
         """
-        found = []
+        results = []
         for line in lines:
             translations = [
                 self._translated(segment, options, search, estimate)
@@ -63,8 +63,8 @@ class Postprocessor:
             ]
             if line.is_split or translations[0].source != line.source:
                 translations = [_joined(line, translations, options, search)]
-            found += translations
-        return found
+            results += translations
+        return results
 
     def _translated(
         self, segment: Segment, options: TranslateOptions, search: SearchOptions, estimate: QualityEstimator | None
@@ -76,10 +76,10 @@ class Postprocessor:
             original = segment.protected.restored(text)
             return on_one_line(original) if options.one_line else original  # a tag may contain a line end
 
-        best = segment.found[0]
+        best = segment.hypotheses[0]
         texts = [
-            Alternative(restored(one.text), one.log_prob if search.scores else None, one.utility)
-            for one in segment.found
+            Alternative(restored(hypothesis.text), hypothesis.log_prob if search.scores else None, hypothesis.utility)
+            for hypothesis in segment.hypotheses
         ]
         text, score, utility = texts[0].text, texts[0].score, texts[0].utility
         text_ids = best.tokens[segment.prefix.given : -1]
@@ -118,7 +118,7 @@ class Postprocessor:
     def _flags(self, segment: Segment, text: str, *, has_placed_markup: bool, in_place: str) -> tuple[Flag, ...]:
         if self._config.is_decoder_alone:
             return ()  # the continuation of a text need not contain what the text contains
-        found = find_flags(
+        flags = find_flags(
             segment.text,
             text,
             tokens=segment.num_tokens,
@@ -128,8 +128,8 @@ class Postprocessor:
             in_place=in_place,
         )
         if not has_placed_markup:
-            return found
-        return (*found, Flag("placed_markup", " ".join(list(placeholders_of(segment.text))[:MOST_SHOWN])))
+            return flags
+        return (*flags, Flag("placed_markup", " ".join(list(placeholders_of(segment.text))[:MOST_SHOWN])))
 
     @cached_property
     def _seen(self) -> SeenInTraining:
@@ -180,16 +180,16 @@ def replace_blank(
         options: Options of the search that found the texts.
         run_search: Translates segments again.
     """
-    blank = {segment for segment in segments if segment.makes_blank(segment.found[0])}
+    blank = {segment for segment in segments if segment.makes_blank(segment.hypotheses[0])}
     wider = replace(options, num_best=max(options.num_best, options.mbr or options.config.beam_size))
     if blank and not options.are_samples and wider != options:
         run_search([segment for segment in segments if segment in blank], wider)
     for segment in blank if options.num_best == 1 else segments:
-        left_out = [one for one in segment.found if segment.makes_blank(one)]
-        visible = [one for one in segment.found if not segment.makes_blank(one)] if left_out else segment.found
+        left_out = [hypothesis for hypothesis in segment.hypotheses if segment.makes_blank(hypothesis)]
+        visible = [text for text in segment.hypotheses if text not in left_out] if left_out else segment.hypotheses
         if visible and segment in blank:
             visible[0].follows_blank = True
         if options.are_samples:
-            segment.found = [*visible, *left_out]
+            segment.hypotheses = [*visible, *left_out]
         else:
-            segment.found = (visible or left_out[:1])[: options.num_best]
+            segment.hypotheses = (visible or left_out[:1])[: options.num_best]

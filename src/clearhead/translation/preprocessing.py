@@ -71,14 +71,14 @@ class Preprocessor:
             form = self._normalize(text, config, language, keep_case=begun, as_text=as_text or begun)
             read.append(SegmentedLine(line, line.removesuffix(text), language, form, start))
         cut_lines(read, self._tokenizer, config, self._trained)
-        for one in read:
-            one.segments[0].prefix = prefixes[one.beginning]
-            for segment in one.segments:
+        for segmented in read:
+            segmented.segments[0].prefix = prefixes[segmented.beginning]
+            for segment in segmented.segments:
                 segment.is_translated = bool(segment.text.strip()) and (
                     options.raw or bool(segment.prefix.tokens) or self.translates(segment.text, options.terms)
                 )
-        segments = [segment for one in read for segment in one.to_translate]
-        most_begun = max((len(one.tokens) for one in prefixes.values()), default=0)
+        segments = [segment for segmented in read for segment in segmented.to_translate]
+        most_begun = max((len(prefix.tokens) for prefix in prefixes.values()), default=0)
         cut_to_limit(segments, self._config, config, begun=most_begun)
         for segment in segments:
             segment.prefix = given_prefix(self._tokenizer.given(segment.language), segment.prefix)
@@ -210,13 +210,13 @@ def tokenize(segments: Sequence[Segment], tokenizer: Vocabulary, config: DecodeC
     """
     texts = [(segment.language, segment.protected.text) for segment in segments]
     most = _CHARACTERS_OF_A_TOKEN * config.max_input_tokens
-    found = tokenizer.encode_parts([(language, text[:most]) for language, text in texts], config.source_lang)
+    encoded = tokenizer.encode_parts([(language, text[:most]) for language, text in texts], config.source_lang)
     if long := [number for number, (_, text) in enumerate(texts) if len(text) > most]:
         refuse_surrogates([text for _, text in texts])
         for number in long:
-            if len(found[number]) <= config.max_input_tokens:  # such as a long word that is one unknown token
-                found[number] = tokenizer.encode_parts([texts[number]], config.source_lang)[0]
-    for segment, ids in zip(segments, found, strict=True):
+            if len(encoded[number]) <= config.max_input_tokens:  # such as a long word that is one unknown token
+                encoded[number] = tokenizer.encode_parts([texts[number]], config.source_lang)[0]
+    for segment, ids in zip(segments, encoded, strict=True):
         segment.ids, segment.num_tokens = ids, len(ids)
 
 

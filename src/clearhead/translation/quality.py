@@ -57,17 +57,17 @@ class Calibration(NamedTuple):
             sure: The `sureness` of each.
             chrfs: The chrF of each, in percent.
         """
-        inputs = np.array([(one, 1.0) for one in sure]).reshape(-1, 2)
+        inputs = np.array([(sureness, 1.0) for sureness in sure]).reshape(-1, 2)
         is_good = np.array(chrfs) >= GOOD_CHRF
-        found = default = np.array(cls())
+        parameters = default = np.array(cls())
         # Steps by a bound on the curvature always improve the fit; those of Newton's method may diverge.
         step = np.linalg.inv(inputs.T @ inputs / 4 + np.eye(2))
         for _ in range(_STEPS):
-            rates = 1 / (1 + np.exp(-np.clip(inputs @ found, -_MOST, _MOST)))
-            before, found = found, found + step @ (inputs.T @ (is_good - rates) - (found - default))
-            if (found == before).all():
+            rates = 1 / (1 + np.exp(-np.clip(inputs @ parameters, -_MOST, _MOST)))
+            before, parameters = parameters, parameters + step @ (inputs.T @ (is_good - rates) - (parameters - default))
+            if (parameters == before).all():
                 break
-        return cls(max(float(found[0]), _LEAST_SLOPE), float(found[1]))
+        return cls(max(float(parameters[0]), _LEAST_SLOPE), float(parameters[1]))
 
     def quality(self, sure: float) -> float:
         """Return the quality for a `sureness`."""
@@ -140,7 +140,7 @@ def save_calibration(path: Path, model: Mapping[str, str], *, calibration: Calib
         ModelError: If it cannot be written.
     """
     with os_error_as(ModelError, f"cannot write {path}"):
-        write_json(path, {**{name: round(one, 4) for name, one in calibration._asdict().items()}, **model})
+        write_json(path, {**{name: round(value, 4) for name, value in calibration._asdict().items()}, **model})
 
 
 def _is_number(value: object) -> TypeGuard[float]:

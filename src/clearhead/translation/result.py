@@ -32,7 +32,7 @@ PROBLEMS = dict(
             **KINDS,
             MISSED_TERMS: FlagKind("a term is missing, or its sentence became improbable by it", "moderate"),
         }.items(),
-        key=lambda one: SEVERITIES.index(one[1].severity),
+        key=lambda item: SEVERITIES.index(item[1].severity),
     )
 )
 """The kinds of `Translation.problems` with their meanings, the most damage first."""
@@ -174,14 +174,14 @@ class Translation:
 
         That is the `warnings`, what was cut, and terms that are missing or met at a price.
         """
-        found = {flag.kind: flag.detail for flag in self.warnings}
-        found |= {kind: "" for kind in ("source_truncated", "output_truncated") if getattr(self, kind)}
+        problems = {flag.kind: flag.detail for flag in self.warnings}
+        problems |= {kind: "" for kind in ("source_truncated", "output_truncated") if getattr(self, kind)}
         missed = [f"{use.source} -> {use.target}" for use in self.terms or () if not use.form]
         costly = [use for use in self.terms or () if use.reason == COSTLY]
         missed += [f"{use.source} -> {use.form} at a price (without it: {use.without})" for use in costly]
         if missed:
-            found[MISSED_TERMS] = ", ".join(missed)
-        return {kind: found[kind] for kind in PROBLEMS if kind in found}
+            problems[MISSED_TERMS] = ", ".join(missed)
+        return {kind: problems[kind] for kind in PROBLEMS if kind in problems}
 
     @property
     def score_per_token(self) -> float | None:
@@ -225,22 +225,23 @@ def join_translations(
     ]
     rows = list(zip(*choices, strict=True)) if are_samples else best_combinations(choices, num_best)
     joined = [
-        Alternative(join_sentences([one.text for one in row], gaps), _total(row), _mean_utility(row)) for row in rows
+        Alternative(join_sentences([part.text for part in row], gaps), _total(row), _mean_utility(row)) for row in rows
     ]
     alignment = None
-    if read is not None and (links := [one.alignment for one in sentences if one.alignment is not None]):
-        alignment = tuple(joined_links(links, read[1], [one.text for one in sentences], read[0], joined[0].text))
-    terms = [one for sentence in sentences for one in sentence.terms or ()]
+    if read is not None and (links := [sentence.alignment for sentence in sentences if sentence.alignment is not None]):
+        texts = [sentence.text for sentence in sentences]
+        alignment = tuple(joined_links(links, read[1], texts, read[0], joined[0].text))
+    terms = [term for sentence in sentences for term in sentence.terms or ()]
     if marker:
         alignment = None if alignment is None else _behind(marker, alignment)
     if in_capitals:
-        joined = [replace(one, text=_in_capitals(one.text)) for one in joined]
-        terms = [replace(one, source=_in_capitals(one.source), form=_in_capitals(one.form)) for one in terms]
-    joined = [replace(one, text=marker + one.text) for one in joined] if marker else joined
+        joined = [replace(alternative, text=_in_capitals(alternative.text)) for alternative in joined]
+        terms = [replace(term, source=_in_capitals(term.source), form=_in_capitals(term.form)) for term in terms]
+    joined = [replace(alternative, text=marker + alternative.text) for alternative in joined] if marker else joined
     if not are_samples:
         first: dict[str, Alternative] = {}
-        for one in joined:
-            first.setdefault(one.text, one)
+        for alternative in joined:
+            first.setdefault(alternative.text, alternative)
         joined = list(first.values())
     return Translation(
         source=source,
@@ -280,9 +281,9 @@ def best_combinations(choices: Sequence[Sequence[Alternative]], count: int) -> l
     for group in choices:
         # Both sums can only grow by adding a choice, so a combination outside the best so far cannot return.
         longer = [
-            (places + place, cost - (one.score or 0.0), (*chosen, one))
+            (places + place, cost - (alternative.score or 0.0), (*chosen, alternative))
             for places, cost, chosen in best
-            for place, one in enumerate(group)
+            for place, alternative in enumerate(group)
         ]
         best = heapq.nsmallest(count, longer, key=itemgetter(0, 1))
     return [chosen for _, _, chosen in best]
@@ -294,19 +295,19 @@ def _num_tokens(translation: Translation) -> int:
 
 
 def _mean_utility(row: Sequence[Alternative]) -> float | None:
-    known = [one.utility for one in row if one.utility is not None]
+    known = [alternative.utility for alternative in row if alternative.utility is not None]
     return sum(known) / len(known) if known else None
 
 
 def mean_quality(sentences: Sequence[Translation]) -> float | None:
     """Return the quality of translations together, weighted by the lengths of their sources; None if none has any."""
-    known = [(len(one.source), one.quality) for one in sentences if one.quality is not None]
+    known = [(len(sentence.source), sentence.quality) for sentence in sentences if sentence.quality is not None]
     total = sum(length for length, _ in known)
     return sum(length * quality for length, quality in known) / total if total else None
 
 
 def _total(row: Sequence[Alternative]) -> float | None:
-    scores = [one.score for one in row if one.score is not None]
+    scores = [alternative.score for alternative in row if alternative.score is not None]
     return sum(scores) if len(scores) == len(row) else None
 
 
@@ -318,13 +319,13 @@ def translation_object(translation: Translation) -> dict[str, object]:
         **_quality_field(translation),
         "tokens": translation.tokens,
         **({} if translation.alignment is None else {"alignment": translation.alignment}),
-        "alternatives": [_text_fields(one) for one in translation.alternatives],
+        "alternatives": [_text_fields(alternative) for alternative in translation.alternatives],
         "truncated": translation.truncated,
         "source_truncated": translation.source_truncated,
         "output_truncated": translation.output_truncated,
         "sentences": [
-            {"source": one.source, **_text_fields(one), **_quality_field(one), **_memory_field(one)}
-            for one in translation.sentences
+            {"source": sentence.source, **_text_fields(sentence), **_quality_field(sentence), **_memory_field(sentence)}
+            for sentence in translation.sentences
         ],
         "warnings": [flag.kind for flag in translation.warnings],
         "warning_details": {flag.kind: flag.detail for flag in translation.warnings},
@@ -356,7 +357,8 @@ def digits(score: float | None) -> str:
     return f"{math.nan if score is None else score:.6f}"
 
 
-def _text_fields(one: Translation | Alternative) -> dict[str, object]:
+def _text_fields(result: Translation | Alternative) -> dict[str, object]:
     """Return a text and its score, with its utility only with --mbr."""
-    fields: dict[str, object] = {"text": one.text, "score": None if one.score is None else float(digits(one.score))}
-    return fields if one.utility is None else {**fields, "utility": round(one.utility, 4)}
+    score = None if result.score is None else float(digits(result.score))
+    fields: dict[str, object] = {"text": result.text, "score": score}
+    return fields if result.utility is None else {**fields, "utility": round(result.utility, 4)}

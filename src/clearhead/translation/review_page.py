@@ -133,7 +133,7 @@ class TranslationReport:
             name: Name of its file.
             remarks: See `Document.remarks`.
         """
-        done = [(one.segment.shown_place, one.translation) for one in translated if one.translation is not None]
+        done = [(each.segment.shown_place, each.translation) for each in translated if each.translation is not None]
         self.add(done, name=name)
         self.add_file(document_summary(translated, name=name))
         for remark in remarks:
@@ -151,22 +151,22 @@ class TranslationReport:
         """
         worst = {key[2]: key for kept in self._worst.values() for key in kept}
         entries = [entry for *_, entry in sorted(worst.values(), key=lambda key: key[:3], reverse=True)]
-        found = [kind for kind in _REASONS if self._counts[kind]]
+        kinds = [kind for kind in _REASONS if self._counts[kind]]
         summary = _summary(self.num_segments, self.num_flagged, self._num_reused, self._qualities)
         answer, dot, more = summary.partition(".")
         return report_page(
             "translation_report.html",
             title=f"Translation report: {title}",
-            rules=filter_rules(found),
+            rules=filter_rules(kinds),
             answer=answer + dot,
             more=more.strip(),
-            filter=self._filter(found, len(entries)) if entries else Html(),
+            filter=self._filter(kinds, len(entries)) if entries else Html(),
             note=paragraph(_ABOUT_TAGS) if any(map(_has_tags, entries)) else Html(),
             segments=_segments(entries),
             files=folded("Files", bullets(self._files)),
         )
 
-    def _filter(self, found: Iterable[str], num_shown: int) -> Html:
+    def _filter(self, reasons: Iterable[str], num_shown: int) -> Html:
         kinds = {
             kind: (
                 _capitalised(_REASONS[kind].meaning),
@@ -174,7 +174,7 @@ class TranslationReport:
                 f"{self._counts[kind]:,}",
                 f"{len(self._worst[kind]):,}",
             )
-            for kind in found
+            for kind in reasons
         }
         total = (f"{self.num_segments:,}", f"{num_shown:,}")
         return kind_filter(kinds, total, heads=("Reason", "Severity", "Count", "Shown"))

@@ -87,7 +87,7 @@ class Engines:
 def _inputs(segments: Sequence[Segment], with_terms: bool) -> tuple[list[list[int]], list[Prefix], list[Required]]:
     """Return what a search is given of segments: their sources, prefixes, and terms if it must use them."""
     terms = [segment.terms.required for segment in segments] if with_terms else []
-    required = [one for one in terms if one is not None]
+    required = [constraint for constraint in terms if constraint is not None]
     return [segment.ids for segment in segments], [segment.prefix for segment in segments], required
 
 
@@ -153,7 +153,7 @@ class TextSearch:
             sources, prefixes, required = _inputs(short, with_terms)
             self._set_texts(short, self.decode(self.engine, sources, wider, None, prefixes, required), wider)
             for segment in short:
-                del segment.found[options.num_best :]
+                del segment.hypotheses[options.num_best :]
         is_own = self.engine.finds_scores and options.shortlist is None
         self._retokenize(segments, options, score_all=options.scores and not is_own)
 
@@ -169,11 +169,11 @@ class TextSearch:
             texts = list(map(on_one_line, texts))
         remaining, short = map(self.form, texts), []
         for segment, group in zip(segments, groups, strict=True):
-            found = [DecodedText(h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
+            decoded = [DecodedText(h.tokens, h.log_prob, h.was_ended, next(remaining)) for h in group]
             if options.mbr is not None:
-                found = _most_expected(found, options.num_best)
-            segment.found = found if options.are_samples else distinct(found)
-            if len(segment.found) < len(group) == options.num_best:
+                decoded = _most_expected(decoded, options.num_best)
+            segment.hypotheses = decoded if options.are_samples else distinct(decoded)
+            if len(segment.hypotheses) < len(group) == options.num_best:
                 short.append(segment)
         return short
 
@@ -187,13 +187,13 @@ class TextSearch:
         """
         longest = self.max_length or math.inf
         rescored = []
-        for segment, one, ids in self._encoded(segments, ()):  # even unused ones: 1 % of the time
+        for segment, decoded, ids in self._encoded(segments, ()):  # even unused ones: 1 % of the time
             # If the canonical tokenization is longer than the model can write, keep the tokens found.
-            is_retokenized = self.tokenizer.is_lossless and ids != one.tokens and len(ids) <= longest
+            is_retokenized = self.tokenizer.is_lossless and ids != decoded.tokens and len(ids) <= longest
             if is_retokenized:
-                one.tokens = ids
+                decoded.tokens = ids
             if score_all or (options.scores and is_retokenized):
-                rescored.append((segment, one))
+                rescored.append((segment, decoded))
         self._score(rescored, options.config.batch_tokens)
 
     def retokenize(self, segments: Sequence[Segment], batch_tokens: int, most_scored: float) -> None:
@@ -205,36 +205,36 @@ class TextSearch:
             most_scored: Tokens of the longest text to score.
         """
         scored = []
-        languages = [segment.language for segment in segments for _ in segment.found]
-        for segment, one, ids in self._encoded(segments, languages):
-            one.tokens = ids
+        languages = [segment.language for segment in segments for _ in segment.hypotheses]
+        for segment, decoded, ids in self._encoded(segments, languages):
+            decoded.tokens = ids
             if len(ids) <= most_scored:
-                scored.append((segment, one))
+                scored.append((segment, decoded))
         self._score(scored, batch_tokens)
 
     def _encoded(
         self, segments: Sequence[Segment], languages: Sequence[str | None]
     ) -> Iterator[tuple[Segment, DecodedText, tuple[int, ...]]]:
         """Yield each text of each segment with its canonical tokenization."""
-        texts = [(segment, one) for segment in segments for one in segment.found]
-        encoded = self.tokenizer.encode_targets([one.text for _, one in texts], languages)
-        for (segment, one), ids in zip(texts, encoded, strict=True):
-            yield segment, one, tuple(ids)
+        texts = [(segment, decoded) for segment in segments for decoded in segment.hypotheses]
+        encoded = self.tokenizer.encode_targets([decoded.text for _, decoded in texts], languages)
+        for (segment, decoded), ids in zip(texts, encoded, strict=True):
+            yield segment, decoded, tuple(ids)
 
     def _score(self, texts: Sequence[tuple[Segment, DecodedText]], batch_tokens: int) -> None:
         if texts:
-            sources, targets = [segment.ids for segment, _ in texts], [list(one.tokens) for _, one in texts]
+            sources, targets = [segment.ids for segment, _ in texts], [list(decoded.tokens) for _, decoded in texts]
             given = [segment.prefix.given for segment, _ in texts]
             log_probs = score(self.scorer(), sources, targets, batch_tokens=batch_tokens, given=given)
-            for (_, one), log_prob in zip(texts, log_probs, strict=True):
-                one.log_prob = log_prob
+            for (_, decoded), log_prob in zip(texts, log_probs, strict=True):
+                decoded.log_prob = log_prob
 
 
 def distinct(group: list[DecodedText]) -> list[DecodedText]:
     """Return the first of each distinct text, in order."""
     first: dict[str, DecodedText] = {}
-    for one in group:
-        first.setdefault(one.text, one)
+    for decoded in group:
+        first.setdefault(decoded.text, decoded)
     return list(first.values())
 
 
@@ -242,9 +242,9 @@ def _most_expected(samples: list[DecodedText], count: int) -> list[DecodedText]:
     """Return the distinct texts with the highest utility; ties go to the more probable."""
     from clearhead.decoding import expected_chrf
 
-    for one, utility in zip(samples, expected_chrf([one.text for one in samples]), strict=True):
-        one.utility = utility
-    return sorted(distinct(samples), key=lambda one: -(one.utility or 0.0))[:count]
+    for sample, utility in zip(samples, expected_chrf([sample.text for sample in samples]), strict=True):
+        sample.utility = utility
+    return sorted(distinct(samples), key=lambda sample: -(sample.utility or 0.0))[:count]
 
 
 def lines_done(
@@ -285,9 +285,9 @@ def align_samples(lines: Sequence[SegmentedLine], options: SearchOptions) -> Non
     assert options.sampling is not None
     for segments in (line.to_translate for line in lines if len(line.to_translate) > 1):
         shuffled = [
-            random.Random(f"{options.sampling.seed} {number}").sample(segment.found, len(segment.found))
+            random.Random(f"{options.sampling.seed} {number}").sample(segment.hypotheses, len(segment.hypotheses))
             for number, segment in enumerate(segments)
         ]
-        rows = sorted(zip(*shuffled, strict=True), key=lambda row: -sum(one.log_prob for one in row))
+        rows = sorted(zip(*shuffled, strict=True), key=lambda row: -sum(sample.log_prob for sample in row))
         for number, segment in enumerate(segments):
-            segment.found = [row[number] for row in rows]
+            segment.hypotheses = [row[number] for row in rows]

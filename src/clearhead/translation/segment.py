@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class WantedTerms(NamedTuple):
     """The terms of a source, as constraints for the search."""
 
-    found: tuple[FoundTerm, ...] = ()
+    terms: tuple[FoundTerm, ...] = ()
     required: Required | None = None
     """None if the vocabulary can write none of them."""
     unencodable: frozenset[Term] = frozenset()
@@ -41,9 +41,9 @@ class WantedTerms(NamedTuple):
             without_terms: The translation without its terms, if they were met at a price.
         """
         uses = []
-        used = forms_in(self.found, text, self.codes)
-        free = [""] * len(self.found) if without_terms is None else forms_in(self.found, without_terms, self.codes)
-        for (source, term), form, form_without in zip(self.found, used, free, strict=True):
+        used = forms_in(self.terms, text, self.codes)
+        free = [""] * len(self.terms) if without_terms is None else forms_in(self.terms, without_terms, self.codes)
+        for (source, term), form, form_without in zip(self.terms, used, free, strict=True):
             is_costly = form and not form_without and without_terms is not None
             reason = COSTLY if is_costly else None if form else "unspellable" if term in self.unencodable else "unmet"
             uses.append(TermUse(source, term.forms[0], form, reason, without_terms if is_costly else None))
@@ -99,7 +99,7 @@ class Segment:
     """Forced beginning of its translation."""
     terms: WantedTerms = NO_TERMS
     """Terms that its translation must contain."""
-    found: list[DecodedText] = field(default_factory=list)
+    hypotheses: list[DecodedText] = field(default_factory=list)
     """Its translations, best first."""
     links: Sequence[Link] = ()
     """Word alignment with the best translation, if requested."""
@@ -109,9 +109,9 @@ class Segment:
         """Whether the model reads only a part of it."""
         return self.num_tokens > len(self.ids)
 
-    def makes_blank(self, one: DecodedText) -> bool:
+    def makes_blank(self, hypothesis: DecodedText) -> bool:
         """Return whether a translation of it is blank."""
-        return is_blank(self.protected.restored(one.text))
+        return is_blank(self.protected.restored(hypothesis.text))
 
 
 @dataclass(slots=True, eq=False)

@@ -132,8 +132,8 @@ def _compare(
         return Comparison(0, 0)
     before, after = (
         [
-            one.text
-            for one in Translator(which, bundle.directory).translate(
+            translation.text
+            for translation in Translator(which, bundle.directory).translate(
                 list(sources), scores=False, raw=True, on_progress=on_progress
             )
         ]

@@ -75,9 +75,9 @@ class TermEncoder:
             "a shortlist, which may lack their tokens": options.config.shortlist,
             "a decoder alone, which continues a text": config.is_decoder_alone,
         }
-        if found := next((what for what, is_so in idle.items() if is_so), None):
+        if conflict := next((what for what, is_so in idle.items() if is_so), None):
             raise ConfigError(
-                f"terms are met by searching the whole vocabulary for translations; they cannot be with {found}"
+                f"terms are met by searching the whole vocabulary for translations; they cannot be with {conflict}"
             )
         for line in lines:
             for segment in line.to_translate:
@@ -94,16 +94,17 @@ class TermEncoder:
             any_case: Match terms with capital letters in any case too, as for `Terms.found_in`.
         """
         check_interruption()
-        found = terms.found_in(source.text, any_case=any_case)
-        if not found:
+        found_terms = terms.found_in(source.text, any_case=any_case)
+        if not found_terms:
             return NO_TERMS
         from clearhead.decoding import Required
 
-        encoded = [(term, self._required(term)) for _, term in found]
-        terms_of_tokens = [one for _, one in encoded if one is not None]
+        encoded = [(term, self._required(term)) for _, term in found_terms]
+        terms_of_tokens = [tokens for _, tokens in encoded if tokens is not None]
+        unencodable = frozenset(term for term, tokens in encoded if tokens is None)
         required = Required(terms_of_tokens, self._edges, given) if terms_of_tokens else None
         codes = frozenset(code[0] for code in find_placeholders(source.restored(source.text)))
-        return WantedTerms(tuple(found), required, frozenset(term for term, one in encoded if one is None), codes)
+        return WantedTerms(tuple(found_terms), required, unencodable, codes)
 
     def _required_of(self, term: Term) -> RequiredTerm | None:
         """Return the tokenizations of a term, or None if the vocabulary can write none of its forms."""
@@ -125,8 +126,8 @@ class TermEncoder:
         start, *rest = self._tokenizer.encode_prefixes([before.rstrip(), *(before + form for form in forms)])
         if not before:
             start = []
-        found = [tuple(ids[len(start) :]) for ids in rest if ids[: len(start)] == start]
-        return [ids for ids in dict.fromkeys(found) if ids]
+        endings = [tuple(ids[len(start) :]) for ids in rest if ids[: len(start)] == start]
+        return [ids for ids in dict.fromkeys(endings) if ids]
 
     def _is_encodable(self, form: str) -> bool:
         (ids,) = self._tokenizer.encode_prefixes([form])
@@ -169,14 +170,14 @@ def search_with_terms(
         return
     scored = replace(options, scores=True)  # prices are compared
     search(bound, scored)
-    retried = [one for one in bound if not all(one.terms.are_met(found.text) for found in one.found)]
+    retried = [segment for segment in bound if not all(segment.terms.are_met(text.text) for text in segment.hypotheses)]
     if on_progress is not None and len(retried) < len(bound):
         on_progress(len(bound) - len(retried))
-    unconstrained = {segment: segment.found for segment in retried}
+    unconstrained = {segment: segment.hypotheses for segment in retried}
     search(retried, scored, on_progress=on_progress, with_terms=True)
     for segment, free in unconstrained.items():
-        best = segment.found[0]
+        best = segment.hypotheses[0]
         if not segment.terms.are_met(best.text):  # the unconstrained translation is better
-            segment.found = free
+            segment.hypotheses = free
         elif free[0].log_prob - best.log_prob > MOST_PRICE:
             best.without_terms = free[0].text

@@ -115,22 +115,22 @@ class Terms:
         words, place = term_words(text), 0
         texts = _texts(words)
         lowercase = [word.lower() for word in texts]
-        found: list[FoundTerm] = []
+        terms: list[FoundTerm] = []
         while place < len(words):
             for end, (term, written) in self._phrases.at(lowercase, place):
                 if any_case or not written or texts[place:end] in written:
-                    found.append(FoundTerm(text[words[place].start : words[end - 1].end], term))
+                    terms.append(FoundTerm(text[words[place].start : words[end - 1].end], term))
                     place = end - 1
                     break
             place += 1
-        return found
+        return terms
 
 
-def forms_in(found: Sequence[FoundTerm], text: str, codes: Collection[str] | None = None) -> list[str]:
+def forms_in(terms: Sequence[FoundTerm], text: str, codes: Collection[str] | None = None) -> list[str]:
     """Return the form that a translation has for each term, as written there; empty for a missing term.
 
     Args:
-        found: The terms of the source.
+        terms: The terms of the source.
         text: The translation.
         codes: Placeholders of the source, as for `term_words`.
 
@@ -142,23 +142,23 @@ def forms_in(found: Sequence[FoundTerm], text: str, codes: Collection[str] | Non
 
     words, place = term_words(text, codes), 0
     texts = _texts(words)
-    forms = [""] * len(found)
+    forms = [""] * len(terms)
     missing: dict[int, deque[int]] = {}
     """Numbers of the occurrences of each term (by its id) without a form."""
-    for number, (_, term) in enumerate(found):
+    for number, (_, term) in enumerate(terms):
         missing.setdefault(id(term), deque()).append(number)
     phrases: _Phrases[tuple[int, deque[int]]] = _Phrases()
     for numbers in missing.values():
-        term = found[numbers[0]].term
+        term = terms[numbers[0]].term
         for own in {way for form in term.forms for way in _ways(_texts(term_words(form, codes)))}:
             phrases.add(own, (len(term.forms), numbers))
     while place < len(words):
         open_terms = ((end, num_forms, numbers[0]) for end, (num_forms, numbers) in phrases.at(texts, place) if numbers)
-        best = min(open_terms, key=lambda one: precedence(*one), default=None)
+        best = min(open_terms, key=lambda candidate: precedence(*candidate), default=None)
         if best is not None:
             end, _, number = best
             forms[number] = text[words[place].start : words[end - 1].end]
-            missing[id(found[number].term)].popleft()
+            missing[id(terms[number].term)].popleft()
             place = end - 1
         place += 1
     return forms
@@ -224,15 +224,15 @@ def term_words(text: str, codes: Collection[str] | None = None) -> list[TermWord
     >>> [word.text for word in term_words("Don't open %s.")]
     ['Don', "'", 't', 'open', '%s', '.']
     """
-    found: list[TermWord] = []
+    words: list[TermWord] = []
     start = 0
     for match in find_placeholders(text):
         if codes is not None and match[0] not in codes:
             continue
-        found += _words_between(text, start, match.start())
-        found.append(TermWord(match[0], *match.span()))
+        words += _words_between(text, start, match.start())
+        words.append(TermWord(match[0], *match.span()))
         start = match.end()
-    return [*found, *_words_between(text, start, len(text))]
+    return [*words, *_words_between(text, start, len(text))]
 
 
 def _words_between(text: str, start: int, end: int) -> Iterable[TermWord]:

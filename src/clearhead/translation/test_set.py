@@ -83,7 +83,7 @@ class ModelEvaluation:
     def with_parts(self, is_near: Sequence[bool] | None) -> Self:
         """Return this with scores of the lines near the training text and of the others (`near_training`)."""
         (near, far), is_near = PARTS, is_near or ()
-        parts = {near: is_near, far: [not one for one in is_near]}
+        parts = {near: is_near, far: [not is_line_near for is_line_near in is_near]}
         return replace(self, parts={name: self._judged(part) for name, part in parts.items() if any(part)})
 
     def _judged(self, part: Sequence[bool]) -> Evaluation:
@@ -102,11 +102,11 @@ class ModelEvaluation:
     def lines(self) -> list[str]:
         """Return everything as lines for a reader."""
         shown = [*_table(self.scores), *(_part_line(name, part) for name, part in self.parts.items())]
-        if (found := self.alignment) is not None:
+        if (alignment := self.alignment) is not None:
             shown.append(
-                f"alignment: precision {100 * found.precision:.1f}%, recall {100 * found.recall:.1f}%, "
-                f"AER {100 * found.error_rate:.1f}% ({found.links:,} links; by hand {found.sure:,} sure, "
-                f"{found.possible:,} possible)"
+                f"alignment: precision {100 * alignment.precision:.1f}%, recall {100 * alignment.recall:.1f}%, "
+                f"AER {100 * alignment.error_rate:.1f}% ({alignment.links:,} links; by hand {alignment.sure:,} sure, "
+                f"{alignment.possible:,} possible)"
             )
         if self.compared is not None:
             named, system, baseline, differences = self.compared
@@ -186,16 +186,16 @@ def evaluate_model(
         )
         seconds = perf_counter() - start
     texts = [translation.text for translation in translations]
-    found = ModelEvaluation.of_texts(
+    evaluation = ModelEvaluation.of_texts(
         texts, references, intervals=intervals, metrics=metrics, tokenize=tokenize, lowercase=lowercase
     )
     scores = replace(
-        found.scores,
+        evaluation.scores,
         sentences_per_second=len(texts) / seconds,
         output_tokens_per_second=sum(len(translation.tokens) for translation in translations) / seconds,
     )
     sha256 = translator.bundle.model_sha256 or ""
-    return replace(found, scores=scores, translations=translations, model_sha256=sha256, alignment=alignment)
+    return replace(evaluation, scores=scores, translations=translations, model_sha256=sha256, alignment=alignment)
 
 
 def near_training(run: Path, sources: Sequence[str]) -> list[bool] | None:
@@ -239,5 +239,5 @@ def _table(evaluation: Evaluation) -> list[str]:
 
 
 def _part_line(name: str, evaluation: Evaluation) -> str:
-    scores = ", ".join(f"{TITLES[metric]} {found.score:.2f}" for metric, found in evaluation.metrics.items())
+    scores = ", ".join(f"{TITLES[metric]} {result.score:.2f}" for metric, result in evaluation.metrics.items())
     return f"{evaluation.sentences:,} lines {PARTS[name]}: {scores}"

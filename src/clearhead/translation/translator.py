@@ -127,11 +127,11 @@ class Translator:
             raise ConfigError(f"ensemble must be a list of models; for one write ['{ensemble}']")
         if model is not None and ensemble:
             raise ConfigError("an ensemble is loaded without a model of your own; leave out one of them")
-        found = resolve_device(device)
-        for one in (path, *ensemble):
-            model_directory(one)  # what is not there is refused before anything is loaded
-        bundle = load_bundle(path, device=found, model=model)
-        others = [load_bundle(other, device=found) for other in ensemble]
+        chosen_device = resolve_device(device)
+        for directory in (path, *ensemble):
+            model_directory(directory)  # what is not there is refused before anything is loaded
+        bundle = load_bundle(path, device=chosen_device, model=model)
+        others = [load_bundle(other, device=chosen_device) for other in ensemble]
         for weights in (member.weights for member in (bundle, *others)):
             if isinstance(weights, StoredModel):
                 require_computable(weights, bundle.decode.precision)
@@ -380,17 +380,17 @@ class Translator:
             sampling = Sampling()
         config = self.decode_config(settings, Translator.translate)
         scores = options.scores or options.quality
-        found = SearchOptions(config, num_best, sampling, mbr, options.diversity, scores=scores)
+        search = SearchOptions(config, num_best, sampling, mbr, options.diversity, scores=scores)
         if config.protect_numbers and not self.bundle.tokenizer.num_placeholders:
             raise ConfigError(
                 "protect_numbers: this model has no tokens for placeholders; train one with "
                 "decode.protect_numbers = true"
             )
         if config.shortlist:
-            found = replace(found, shortlist=self._learned_shortlist())
+            search = replace(search, shortlist=self._learned_shortlist())
         if options.alignments:
             self.aligner.require()
-        return found
+        return search
 
     def translates(self, text: str, terms: Terms | None = None) -> bool:
         """Return whether a text is translated, not left as it is; see `Preprocessor.translates`."""

@@ -104,7 +104,7 @@ class TranslatorTeam(Translator):
             ModelError: If the model was changed in memory: the processes have the one that was read.
         """
         weights = (bundle.weights for bundle in (self.bundle, *self.ensemble))
-        if any(isinstance(one, StoredModel) and one.is_changed for one in weights):
+        if any(isinstance(model, StoredModel) and model.is_changed for model in weights):
             raise ModelError("the model was changed in this process, and the others have it as it was; use one worker")
         refuse_surrogates(lines)
         if not isinstance(prefix, str):
@@ -140,11 +140,11 @@ class TranslatorTeam(Translator):
                     ) from None
                 if on_progress is not None and isinstance(answer, list):
                     on_progress(len(answer))
-        found = [answers[number] for number in range(len(self._members))]
-        for answer in found:  # of several errors, raise that of the first lines
+        results = [answers[number] for number in range(len(self._members))]
+        for answer in results:  # of several errors, raise that of the first lines
             if isinstance(answer, ClearheadError):
                 raise answer
-        return [answer for answer in found if isinstance(answer, list)]
+        return [answer for answer in results if isinstance(answer, list)]
 
 
 def _devices(device: str, count: int) -> list[str]:

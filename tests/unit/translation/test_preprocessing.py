@@ -175,13 +175,19 @@ def aligned(seed, *samples):
     """Return the log-probabilities of the samples of a line's segments, aligned."""
     segments = [
         Segment(
-            "", "", "", "", 1, Protected(""), found=[DecodedText((), log_prob, False, "") for log_prob in log_probs]
+            "",
+            "",
+            "",
+            "",
+            1,
+            Protected(""),
+            hypotheses=[DecodedText((), log_prob, False, "") for log_prob in log_probs],
         )
         for log_probs in samples
     ]
     line = SegmentedLine("", "", None, NormalizedLine("", CutLine(("",), ()), ("",)), segments=segments)
     align_samples([line], SearchOptions(DecodeConfig(), num_best=3, sampling=Sampling(seed=seed)))
-    return [[one.log_prob for one in segment.found] for segment in segments]
+    return [[one.log_prob for one in segment.hypotheses] for segment in segments]
 
 
 SAMPLES = [[-1.0, -2.0, -3.0], [-10.0, -20.0, -30.0]]
