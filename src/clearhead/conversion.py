@@ -85,8 +85,8 @@ def import_model(
         proof = NO_SENTENCES
     elif imported.prove is not None:
         with stage(f"comparing with {imported.library}"):
-            found = imported.prove(sources)
-        proof = found or f"{len(sources)} sentences have the same {compared} as in {imported.library}"
+            findings = imported.prove(sources)
+        proof = findings or f"{len(sources)} sentences have the same {compared} as in {imported.library}"
     check = partial(require_computed_alike, golden=golden)
     save_bundle(output, imported.bundle, golden=golden, card=card(output.name, imported, proof), check=check)
     size = f"{model.num_parameters():,} parameters, {tokenizer.vocab_size:,} pieces"

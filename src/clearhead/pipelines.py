@@ -191,8 +191,8 @@ class TranslationPipeline:
             return self._stream(texts, asked)
         if not isinstance(texts, list):
             raise DataError(f"a pipeline takes a text, a list of texts or a generator, not {type(texts).__name__}")
-        found = self._records(require_texts(texts, "texts"), asked)
-        return found if asked.num_return_sequences > 1 else [record for [record] in found]
+        records = self._records(require_texts(texts, "texts"), asked)
+        return records if asked.num_return_sequences > 1 else [record for [record] in records]
 
     def _stream(self, texts: Iterator[str], asked: PipelineArguments) -> Iterator[list[Record]]:
         while chunk := list(islice(texts, asked.batch_size or 1)):
@@ -214,7 +214,7 @@ class TranslationPipeline:
         return asked.model_copy(update=own)
 
     def _records(self, texts: Sequence[str], asked: PipelineArguments) -> list[list[Record]]:
-        found: list[list[Record]] = []
+        records: list[list[Record]] = []
         for start in range(0, len(texts), _MOST_AT_ONCE):
             lines = [self._prefix + text for text in texts[start : start + _MOST_AT_ONCE]]
             for number, translation in enumerate(self._translated(lines, asked), start=start + 1):
@@ -224,9 +224,9 @@ class TranslationPipeline:
                         f"text {number} has more than {most:,} tokens, the most that this model reads; divide it, or "
                         f"cut it with truncation=True"
                     )
-                texts_of_one = [one.text for one in translation.alternatives or [translation]]
-                found.append([{self._key: self._cut(text, asked)} for text in texts_of_one])
-        return found
+                texts_of_one = [alternative.text for alternative in translation.alternatives or [translation]]
+                records.append([{self._key: self._cut(text, asked)} for text in texts_of_one])
+        return records
 
     def _translated(self, lines: list[str], asked: PipelineArguments) -> list[Translation]:
         how: dict[str, Any] = {"split": "never", "familiar": False, "place_markup": False}  # a text as it is, whole
@@ -328,14 +328,14 @@ def _is_ours(path: Path) -> bool:
 
 
 def _imported(path: Path, device: str) -> Translator:
-    found = resolve_device(device)
+    resolved = resolve_device(device)
     with needing_pytorch("reading models of other libraries"):
         from clearhead.interop.import_model import import_path
     imported = import_path(path)
     for note in imported.notes:
         warnings.warn(f"{path}: {note}", stacklevel=3)
     bundle = imported.bundle
-    return Translator(bundle if found == "cpu" else replace(bundle, weights=bundle.model.to(found)), path)
+    return Translator(bundle if resolved == "cpu" else replace(bundle, weights=bundle.model.to(resolved)), path)
 
 
 def _task_prefix(path: Path, task: str) -> str:

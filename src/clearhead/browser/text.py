@@ -66,9 +66,9 @@ def text_settings(bundle: Bundle, head: AlignmentHead | None = None) -> dict[str
 
 def _utf8(bundle: Bundle) -> dict[str, Any]:
     """Return the automaton of `decoding.utf8`: tokens needed in each state, and the next state after each part."""
-    found = bundle.tokenizer.parts_of_characters()
-    parts = CharacterParts(found, bundle.tokenizer.vocab_size)
-    following = {token: parts.next_states[:, token].tolist() for token in sorted(found)}
+    parts_of_tokens = bundle.tokenizer.parts_of_characters()
+    parts = CharacterParts(parts_of_tokens, bundle.tokenizer.vocab_size)
+    following = {token: parts.next_states[:, token].tolist() for token in sorted(parts_of_tokens)}
     return {"needed": parts.needed.tolist(), "next": following}
 
 
@@ -98,27 +98,27 @@ def javascript_pattern(pattern: re.Pattern[str]) -> str:
     '(?<![\\p{L}\\p{N}_])#(?:(?![\\p{Nd}])[\\p{L}\\p{N}_])+| [^\\n]'
     """
     items = (_LEFT_OUT if pattern.flags & re.VERBOSE else "") + _ITEM
-    found = []
+    pieces = []
     for item in re.finditer(items, pattern.pattern, re.DOTALL):
         text = item[0]
         match item.lastgroup:
             case "named":
-                found.append("(?<")
+                pieces.append("(?<")
             case "set":
-                found.append(_set(text))
+                pieces.append(_set(text))
             case "wide":
-                found.append(f"\\u{{{int(item['wide'], 16):x}}}")
+                pieces.append(f"\\u{{{int(item['wide'], 16):x}}}")
             case "escaped":
-                found.append(_escaped(item["escaped"]))
+                pieces.append(_escaped(item["escaped"]))
             case "possessive":
-                found.append(text[0])
+                pieces.append(text[0])
             case "left_out":
                 pass
             case "any":
-                found.append(r"[\s\S]" if pattern.flags & re.DOTALL else r"[^\n]")
+                pieces.append(r"[\s\S]" if pattern.flags & re.DOTALL else r"[^\n]")
             case _:
-                found.append(text)
-    return "".join(found)
+                pieces.append(text)
+    return "".join(pieces)
 
 
 def _set(text: str) -> str:
@@ -130,17 +130,17 @@ def _set(text: str) -> str:
 
 
 def _members(text: str) -> str:
-    found = []
+    parts = []
     for wide, code, escaped, plain in _IN_SET.findall(text):
         if wide:
-            found.append(f"\\u{{{int(wide, 16):x}}}")
+            parts.append(f"\\u{{{int(wide, 16):x}}}")
         elif code:
-            found.append(f"\\{code}")
+            parts.append(f"\\{code}")
         elif escaped:
-            found.append(_INSIDE.get(escaped) or (f"\\{escaped}" if escaped in _SYNTAX | {"-", *"nrtfv"} else escaped))
+            parts.append(_INSIDE.get(escaped) or (f"\\{escaped}" if escaped in _SYNTAX | {"-", *"nrtfv"} else escaped))
         else:
-            found.append(f"\\{plain}" if plain in "[]" else plain)
-    return "".join(found)
+            parts.append(f"\\{plain}" if plain in "[]" else plain)
+    return "".join(parts)
 
 
 def _escaped(character: str) -> str:

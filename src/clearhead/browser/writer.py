@@ -313,14 +313,14 @@ def _golden(bundle: Bundle) -> list[dict[str, Any]]:
     parts = translator.pair_encoder.split_sources(sources, bundle.decode.target_lang)
     ids, _ = translator.pair_encoder.encode(parts, [""] * len(parts), bundle.decode)
     engine = translator.engines.of(bundle.decode.precision)
-    best = [one for one, *_ in decode(engine, ids, SearchOptions(bundle.decode))]
-    texts = bundle.tokenizer.decode_batch([one.tokens for one in best])
-    found = [
-        {"source": source, "text": text, "score": one.log_prob}
-        for source, text, one in zip(sources, texts, best, strict=True)
+    best = [hypothesis for hypothesis, *_ in decode(engine, ids, SearchOptions(bundle.decode))]
+    texts = bundle.tokenizer.decode_batch([hypothesis.tokens for hypothesis in best])
+    results = [
+        {"source": source, "text": text, "score": hypothesis.log_prob}
+        for source, text, hypothesis in zip(sources, texts, best, strict=True)
     ]
-    same = [one for one, sentence in zip(found, golden, strict=True) if one["text"] == sentence["text"]]
-    return (same or found)[:MOST_GOLDEN]
+    same = [result for result, sentence in zip(results, golden, strict=True) if result["text"] == sentence["text"]]
+    return (same or results)[:MOST_GOLDEN]
 
 
 def _page(settings: Mapping[str, Any], contents: Mapping[str, bytes]) -> Html:

@@ -219,9 +219,9 @@ def save_bundle(
         _write_files(temporary, bundle, golden, card, side_files or {})
         own = bundle.own_module if "model" in own_parts(bundle.info) else None
         try:
-            found = _load(temporary, "cpu", True, own)
+            written = _load(temporary, "cpu", True, own)
             if check is not None:
-                check(found)
+                check(written)
         except ModelError as error:
             said = str(error).replace(str(temporary), str(directory))
             raise ModelError(f"the model was not written, because what was to be written is no good: {said}") from error
@@ -316,10 +316,10 @@ def _load(path: str | Path, device: str, verify: bool, own: OwnModel | None) -> 
 
 def own_parts(info: Mapping[str, Any]) -> list[str]:
     """Return the parts of a run whose code is not in its model, from `Bundle.info`; see `train.own_parts`."""
-    found: Any = info
+    value: Any = info
     for name in ("settings", "train", "own_parts"):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return [str(name) for name in found] if isinstance(found, list | tuple) else []
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return [str(name) for name in value] if isinstance(value, list | tuple) else []
 
 
 def require_same_vocabulary(config: ModelConfig, tokenizer: Vocabulary, *, origin: str) -> None:
@@ -352,9 +352,9 @@ def require_fitting_weights(
     """
     headers = read_headers(path)
     for side, number in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
-        found = {match[1] for name in headers if (match := re.match(rf"{side}\.layers\.(\d+)\.", name))}
-        if len(found) != number:
-            raise ModelError(f"{origin} has model.num_{side}_layers = {number}, but {path} holds {len(found)}")
+        layers = {match[1] for name in headers if (match := re.match(rf"{side}\.layers\.(\d+)\.", name))}
+        if len(layers) != number:
+            raise ModelError(f"{origin} has model.num_{side}_layers = {number}, but {path} holds {len(layers)}")
     require_fit(stored_headers(config, precision), headers, origin=str(path))
 
 

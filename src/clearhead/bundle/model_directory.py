@@ -71,10 +71,10 @@ def model_directory(path: str | Path) -> Path:
 def directory_identity(path: str | Path) -> tuple[int, int] | None:
     """Return values that change when another model replaces the directory; None if there is no model."""
     try:
-        found = model_directory(path).stat()
+        status = model_directory(path).stat()
     except (ModelError, OSError):
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def refuse_foreign(directory: Path) -> None:
@@ -214,12 +214,12 @@ def require_checksum(path: Path, sha256: str) -> None:
         ModelError: If they differ, or the file cannot be read.
     """
     try:
-        found = file_sha256(path)
+        actual = file_sha256(path)
     except FileNotFoundError:
         raise ModelError(f"{path} is missing: the model directory is incomplete; copy it again, whole") from None
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
-    if found != sha256:
+    if actual != sha256:
         raise ModelError(
             f"{path} is damaged or belongs to another model: its SHA-256 is not the one in config.json; "
             f"copy the whole directory again"

@@ -41,7 +41,7 @@ def refuse_report(report: str | None, inputs: Iterable[str], outputs: Iterable[s
         return
     refuse_other_than_page("--report", report)
     refuse_overwriting(report, inputs)
-    if any(one is not None and os.path.realpath(one) == os.path.realpath(report) for one in outputs):
+    if any(path is not None and os.path.realpath(path) == os.path.realpath(report) for path in outputs):
         raise ConfigError(f"--report {report}: a translation goes there; name another file")
 
 

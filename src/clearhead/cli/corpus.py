@@ -391,7 +391,7 @@ class _Corpus:
         if not pairs and len(source) == len(target) == 1 and self._sides == (None, None):
             sides = language_in_name(source[0]), language_in_name(target[0])
             self._sides = sides[::-1] if self._swap else sides
-        self.read_as += [f"{one} and {other}: line by line" for one, other in zip(source, target, strict=False)]
+        self.read_as += [f"{left} and {right}: line by line" for left, right in zip(source, target, strict=False)]
         sources, targets, files = source, target, pairs
 
         def tell(opened: Sequence[PairFile]) -> None:
@@ -421,7 +421,7 @@ class _Corpus:
         """
         for output in outputs:
             refuse_overwriting(output, self._named)
-        files = [os.path.realpath(one) for one in outputs if one is not None and not is_standard_output(one)]
+        files = [os.path.realpath(path) for path in outputs if path is not None and not is_standard_output(path)]
         if len({*files}) < len(files):
             raise ConfigError(f"{files[0]} is named for two outputs; name another file for one")
 

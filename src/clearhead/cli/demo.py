@@ -74,8 +74,8 @@ def demo(
     translator = Translator.load(out)
     held_out = files["test"]
     with progress("translating held-out sentences", total=len(held_out)) as advance:
-        found = translator.translate([pair.source for pair in held_out], scores=False, raw=True, on_progress=advance)
-    texts = [translation.text for translation in found]
+        outputs = translator.translate([pair.source for pair in held_out], scores=False, raw=True, on_progress=advance)
+    texts = [translation.text for translation in outputs]
     score = exact_match(texts, [pair.target for pair in held_out])
     typer.echo(f"\nExact match on {len(held_out):,} held-out sentences: {score:.1f} %\n")
     for pair, text in list(zip(held_out, texts, strict=True))[:_SHOWN]:

@@ -155,25 +155,26 @@ def evaluate(
     evaluated, others = partial(_evaluated, given, judging, gold, decoding), decoding.ensemble or ()
     if model is None:
         made_elsewhere = list(read_lines(text.hypothesis or "")) if text.pairs else given.sources
-        found = ModelEvaluation.of_texts(made_elsewhere, given.targets, intervals=True, **judging.settings)
+        evaluation = ModelEvaluation.of_texts(made_elsewhere, given.targets, intervals=True, **judging.settings)
     else:
-        found = evaluated(model, others)
-    unwritten = None if results.output is None else _write(results.output, found.texts if model else ())
+        evaluation = evaluated(model, others)
+    unwritten = None if results.output is None else _write(results.output, evaluation.texts if model else ())
     if model is not None:
-        found = _with_parts(found, model, given.sources)
+        evaluation = _with_parts(evaluation, model, given.sources)
     if results.compare is not None:
         names = str(results.compare), " + ".join(map(str, [model, *others]))
-        found = found.compared_with(evaluated(results.compare), names)
-    typer.echo(json.dumps(found.to_dict(), ensure_ascii=False) if results.as_json else "\n".join(found.lines()))
+        evaluation = evaluation.compared_with(evaluated(results.compare), names)
+    as_json = json.dumps(evaluation.to_dict(), ensure_ascii=False) if results.as_json else None
+    typer.echo(as_json or "\n".join(evaluation.lines()))
     if model is not None and not others:
         changed = {"tokenize": judging.tokenize, "lowercase": judging.lowercase or None, **decoding.settings}
         record_evaluation(
             model,
-            model_sha256=found.model_sha256,
+            model_sha256=evaluation.model_sha256,
             files=text.files,
             options={name: value for name, value in changed.items() if value is not None},
-            sentences=found.scores.sentences,
-            found=found.titled_metrics(),
+            sentences=evaluation.scores.sentences,
+            metrics=evaluation.titled_metrics(),
             notice=notice,
         )
     if unwritten is not None:
@@ -194,11 +195,11 @@ def _evaluated(
 
     options: dict[str, Any] = {"name": given.name, **vars(gold), **judging.settings, **decoding.settings}
     with TranslatorTeam.of(path, decoding.workers, device=decoding.device, ensemble=ensemble) as translator:
-        found = evaluate_model(translator, given.sources, given.targets, intervals=True, stage=progress, **options)
+        evaluation = evaluate_model(translator, given.sources, given.targets, intervals=True, stage=progress, **options)
     notices = TranslationNotices(given.name, translator)
-    notices.add([(f"line {number}", one) for number, one in enumerate(found.translations, start=1)])
+    notices.add([(f"line {number}", result) for number, result in enumerate(evaluation.translations, start=1)])
     notices.tell()
-    return found
+    return evaluation
 
 
 def _write(output: str, texts: Sequence[str]) -> DataError | None:
@@ -215,12 +216,12 @@ def _write(output: str, texts: Sequence[str]) -> DataError | None:
     return None
 
 
-def _with_parts(found: ModelEvaluation, model: Path, sources: Sequence[str]) -> ModelEvaluation:
+def _with_parts(evaluation: ModelEvaluation, model: Path, sources: Sequence[str]) -> ModelEvaluation:
     """Return an evaluation with the lines near the model's training text and the others judged apart, if possible."""
     from clearhead.translation.test_set import near_training
 
     try:
-        return found.with_parts(near_training(model, sources))
+        return evaluation.with_parts(near_training(model, sources))
     except DataError as error:  # the metrics are not lost with it
         notice(f"lines like the training text and unlike it are not judged apart: {error}")
-        return found
+        return evaluation

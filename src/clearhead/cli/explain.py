@@ -142,7 +142,7 @@ class PictureOptions(OptionGroup):
         if self.output is None or is_standard_output(self.output):
             return "text"
         ending = Path(self.output).suffix.lower().removeprefix(".")
-        by_ending = {"htm": "html", "txt": "text", **{one: one for one in get_args(Form)}}
+        by_ending = {"htm": "html", "txt": "text", **{form: form for form in get_args(Form)}}
         if ending not in by_ending:
             raise ConfigError(f"what shall {self.output} be? Name it .html, .json, .png, .svg or .txt, or say --format")
         return by_ending[ending]
@@ -238,28 +238,28 @@ def _explained(translator: Translator, text: str, asked: QuestionOptions, argume
     from clearhead.inspection.explain import explain as explain_text
     from clearhead.inspection.explain import with_attribution
 
-    found, attribution = explain_text(translator, text, asked.target, **arguments), asked.attribution
-    if found.model_pass is None:
+    explanation, attribution = explain_text(translator, text, asked.target, **arguments), asked.attribution
+    if explanation.model_pass is None:
         if attribution is not False:
             notice(
                 "source attribution, the logit lens, states, queries and keys are left out: they need PyTorch, which "
                 f"is not installed: {pip_install('train')}"
             )
-        return found
+        return explanation
 
     from clearhead.inspection.attribution import num_products
 
-    if found.kind != "encoder-decoder":
+    if explanation.kind != "encoder-decoder":
         if attribution:
             raise ConfigError("--attribution has no meaning for an encoder or a decoder alone")
-        return found
-    if attribution is None and num_products(found.model_pass) > MOST_PRODUCTS:
+        return explanation
+    if attribution is None and num_products(explanation.model_pass) > MOST_PRODUCTS:
         notice("what each word did is left out, for it would take minutes; --attribution computes it all the same")
-        return found
+        return explanation
     if attribution is False:
-        return found
-    with progress("attributing", total=len(found.target_tokens)) as advance:
-        return with_attribution(found, on_progress=advance)
+        return explanation
+    with progress("attributing", total=len(explanation.target_tokens)) as advance:
+        return with_attribution(explanation, on_progress=advance)
 
 
 def _told_apart(both: tuple[Explanation, Explanation], models: Sequence[Path]) -> tuple[Explanation, Explanation]:

@@ -80,5 +80,5 @@ def _parts(annotation: Any) -> list[Any]:
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) in (Union, types.UnionType):
-        return [part for one in get_args(annotation) for part in _parts(one)]
+        return [part for member in get_args(annotation) for part in _parts(member)]
     return [annotation]

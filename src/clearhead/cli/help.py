@@ -81,7 +81,7 @@ def _advice(parameters: Sequence[Any], given: Mapping[str, Any], unexpected: lis
     if output is not None and given.get(output.name) is not None:
         output = None
     if not unexpected:
-        many = next((one.name for one in arguments if one.nargs == -1 and not (one.metavar or "").endswith("OUT")), "")
+        many = next((arg.name for arg in arguments if arg.nargs == -1 and not (arg.metavar or "").endswith("OUT")), "")
         *others, last = given.get(many) or [""]
         if output is None or not others or last == "-" or os.path.exists(last):
             return None
@@ -89,7 +89,7 @@ def _advice(parameters: Sequence[Any], given: Mapping[str, Any], unexpected: lis
             return None
         return [last], f"name the output with -o {shlex.quote(last)} (it is no input, for it does not exist)"
     inputs = [flag for flag in INPUTS if flag in flags]
-    names = [one.metavar or one.name.upper() for one in arguments]
+    names = [arg.metavar or arg.name.upper() for arg in arguments]
     if "TEXT" in names and not Path(unexpected[-1]).suffix:
         return unexpected, "put the text in quotation marks"
     if output is not None and len(unexpected) == 1 and not os.path.isfile(unexpected[0]):

@@ -91,7 +91,7 @@ def _facts(path: Path) -> dict[str, Any]:
     from clearhead.files import readable_version
 
     facts = _run_facts(path) if (path / "config.toml").is_file() else {}
-    if not facts or any((readable_version(one) / "config.json").is_file() for one in (path, path / "model")):
+    if not facts or any((readable_version(place) / "config.json").is_file() for place in (path, path / "model")):
         facts = {**_model_facts(path), **facts}
     return facts
 

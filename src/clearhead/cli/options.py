@@ -27,7 +27,7 @@ class OptionGroup:
     """
 
     def __init__(self, **values: Any) -> None:
-        vars(self).update({**{one.name: one.default for one in self.parameters()}, **values})
+        vars(self).update({**{parameter.name: parameter.default for parameter in self.parameters()}, **values})
 
     @classmethod
     @cache
@@ -51,13 +51,13 @@ class OptionGroup:
 
     def settings_of(self, section: str) -> dict[str, Any]:
         """Return the settings of a section that are options here; None was not given."""
-        options = {name: one for name, one in _attributes(type(self)).items() if isinstance(one, SettingOption)}
-        keys = {name: one.setting.rpartition(".") for name, one in options.items()}
+        options = {name: flag for name, flag in _attributes(type(self)).items() if isinstance(flag, SettingOption)}
+        keys = {name: flag.setting.rpartition(".") for name, flag in options.items()}
         return {key: options[name].value(getattr(self, name)) for name, (of, _, key) in keys.items() if of == section}
 
 
 def _attributes(cls: type) -> dict[str, Any]:
-    return {name: value for one in reversed(cls.__mro__) for name, value in vars(one).items()}
+    return {name: value for kind in reversed(cls.__mro__) for name, value in vars(kind).items()}
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -70,7 +70,7 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
             continue
         options = group.parameters()
-        groups[parameter.name] = group, [one.name for one in options]
+        groups[parameter.name] = group, [flag.name for flag in options]
         parameters += options
 
     @wraps(command)

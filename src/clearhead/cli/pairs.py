@@ -65,11 +65,11 @@ class PairOptions(PairFormat):
         else:
             read = list(read_pairs([self.pairs], self.wanted, swap=self.swap, on_open=_tell_formats))
             name = display_name(self.pairs)
-        found = [pair for pair in read if pair.skipped is None]
+        pairs = [pair for pair in read if pair.skipped is None]
         for reason, count in Counter(pair.skipped for pair in read if pair.skipped is not None).items():
             notice(f"{count:,} of {len(read):,} entries are left out: {SKIPS[reason]}")
-        is_line_by_line = all(pair.line == number for number, pair in enumerate(found, start=1))
-        return GivenPairs(found, name if is_line_by_line else f"the pairs of {name}")
+        is_line_by_line = all(pair.line == number for number, pair in enumerate(pairs, start=1))
+        return GivenPairs(pairs, name if is_line_by_line else f"the pairs of {name}")
 
 
 def _tell_formats(files: Sequence[PairFile]) -> None:

@@ -141,14 +141,15 @@ def _exercises(name: str | None, answers: Path | None, output: Path | None, as_j
             verdicts = check_file(answers, chosen)
         asked = len(chosen) == 1
         if as_json:
-            typer.echo(json.dumps([asdict(one) for one in verdicts], indent=2))
+            typer.echo(json.dumps([asdict(verdict) for verdict in verdicts], indent=2))
         else:
             typer.echo(verdicts[0] if asked else summary(verdicts))
-        if any(one.state == "wrong" or (asked and one.state == "open") for one in verdicts):
+        if any(verdict.state == "wrong" or (asked and verdict.state == "open") for verdict in verdicts):
             raise typer.Exit(1)
     elif as_json:
         shown = [
-            {"number": one.number, "section": one.section, "name": one.name, "code": workbook([one])} for one in chosen
+            {"number": task.number, "section": task.section, "name": task.name, "code": workbook([task])}
+            for task in chosen
         ]
         typer.echo(json.dumps(shown, indent=2))
     else:
@@ -173,7 +174,7 @@ def _parts(part: PartName | None, name: str | None) -> Mapping[str, Callable[[],
     from clearhead.paper.walk.part import walk
 
     if part == "concepts":
-        return {one.name: partial(concept_part, one) for one in (CONCEPTS if name is None else (find(name),))}
+        return {entry.name: partial(concept_part, entry) for entry in (CONCEPTS if name is None else (find(name),))}
     if part == "walk" and name is not None:
         return {part: partial(walk, name)}
     if name is not None and part is not None and part in FIGURES:

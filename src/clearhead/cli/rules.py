@@ -142,7 +142,7 @@ def _given(context: typer.Context) -> dict[str, Any]:
 
 def _is_given(option: str, given: Mapping[str, Any]) -> bool:
     if " and " in option:
-        return all(_is_given(one, given) for one in option.split(" and "))
+        return all(_is_given(part, given) for part in option.split(" and "))
     name, has_value, wanted = option.partition(" ") if option.startswith("-") else (option, "", "")
     if name not in given:
         return False

@@ -78,7 +78,7 @@ def score(
     if alignments is not None:
         with progress("aligning", total=len(given.pairs)) as advance, open_output(alignments) as out:
             sides = given.sources, given.targets
-            found = translator.align(*sides, name=given.name, on_progress=advance, align_by=align_by, **settings)
-            out.writelines(pharaoh(links) + "\n" for links in found)
+            aligned = translator.align(*sides, name=given.name, on_progress=advance, align_by=align_by, **settings)
+            out.writelines(pharaoh(links) + "\n" for links in aligned)
     with open_output(None) as out:
         out.writelines(f"{value:.6f}\n" for value in scores)

@@ -120,7 +120,7 @@ class TermOptions(OptionGroup):
         from clearhead.translation.memory import LEAST_SIMILARITY, TranslationMemory
 
         memory = TranslationMemory.load(self.memory, from_lang=from_lang, to_lang=to_lang)
-        found = partial(memory.match, least=LEAST_SIMILARITY if self.fuzzy is None else self.fuzzy)
-        found("")  # an impossible share is refused before anything is translated
+        lookup = partial(memory.match, least=LEAST_SIMILARITY if self.fuzzy is None else self.fuzzy)
+        lookup("")  # an impossible share is refused before anything is translated
         notice(f"translation memory: {len(memory):,} translations")
-        return found
+        return lookup

@@ -233,9 +233,9 @@ def _print(key: str) -> None:
 
 def _values(given: list[str]) -> dict[str, Any]:
     values = {}
-    for one in given:
-        name, is_set, value = one.partition("=")
+    for setting in given:
+        name, is_set, value = setting.partition("=")
         if not is_set:
-            raise ConfigError(f"--set {one}: write NAME=VALUE, such as max_requests=200")
+            raise ConfigError(f"--set {setting}: write NAME=VALUE, such as max_requests=200")
         values[name.strip()] = value.strip()
     return values

@@ -65,12 +65,12 @@ def summary(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         facts: Nested values. Facts about training may be missing or malformed; such values are skipped.
     """
     for name, phrases in _PHRASES.items():
-        found = [said for phrase, paths in phrases if (said := _said(facts, phrase, paths)) is not None]
+        values = [said for phrase, paths in phrases if (said := _said(facts, phrase, paths)) is not None]
         if name == "data":
             files = {role: _at(facts, f"made.data.roles.{role}") for role in ("source", "target", "pairs")}
-            found += [f"{role} {plain(named)}" for role, named in files.items() if named and isinstance(named, list)]
-        if found:
-            yield name, ", ".join(found)
+            values += [f"{role} {plain(named)}" for role, named in files.items() if named and isinstance(named, list)]
+        if values:
+            yield name, ", ".join(values)
     for name, value in facts.get("installation", {}).items():
         yield name, plain(value)
 

@@ -138,5 +138,5 @@ def _layers(config: Path | None, flags: dict[str, Any], settings: list[str]) -> 
 
 
 def _given(flags: dict[str, Any]) -> dict[str, Any]:
-    found = {name: _given(value) if isinstance(value, dict) else value for name, value in flags.items()}
-    return {name: value for name, value in found.items() if value not in (None, [], {})}
+    values = {name: _given(value) if isinstance(value, dict) else value for name, value in flags.items()}
+    return {name: value for name, value in values.items() if value not in (None, [], {})}

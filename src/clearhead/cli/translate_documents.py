@@ -255,7 +255,7 @@ def _translate(
                     **settings,
                 )
             if outputs.is_jsonl:
-                out.writelines(json_line(_object(one)) + "\n" for one in translated)
+                out.writelines(json_line(_object(segment)) + "\n" for segment in translated)
             else:
                 out.buffer.write(document.filled(fillings(translated)))
     if journal is not None:
@@ -320,21 +320,21 @@ def _is_lasting(output: str) -> bool:
     return not is_standard_output(output) and (os.path.isfile(output) or not os.path.exists(output))
 
 
-def _object(one: TranslatedSegment) -> dict[str, Any]:
+def _object(result: TranslatedSegment) -> dict[str, Any]:
     """Return the JSON object of a segment, translated or not."""
-    place = {"line": one.segment.line, "place": one.segment.shown_place, "status": one.status}
-    if one.translation is None or one.status == "left":
-        text = one.segment.translation if one.status == "kept" else one.segment.text
-        quality = {} if one.translation is None else {"quality": round(one.translation.quality or 0.0, 4)}
-        return {**place, "source": one.segment.text, "text": text, **quality}
-    assert one.length_ratio is not None
+    place = {"line": result.segment.line, "place": result.segment.shown_place, "status": result.status}
+    if result.translation is None or result.status == "left":
+        text = result.segment.translation if result.status == "kept" else result.segment.text
+        quality = {} if result.translation is None else {"quality": round(result.translation.quality or 0.0, 4)}
+        return {**place, "source": result.segment.text, "text": text, **quality}
+    assert result.length_ratio is not None
     from clearhead.translation.result import digits, translation_object
 
     return {
         **place,
-        **translation_object(one.translation),
-        "score_per_token": None if one.score_per_token is None else float(digits(one.score_per_token)),
-        "length_ratio": round(one.length_ratio, 3),
+        **translation_object(result.translation),
+        "score_per_token": None if result.score_per_token is None else float(digits(result.score_per_token)),
+        "length_ratio": round(result.length_ratio, 3),
     }
 
 
@@ -344,7 +344,7 @@ def _other_language(document: Document, translator: Translator, settings: Mappin
 
     asked = settings.get("target_lang") or translator.bundle.decode.target_lang
     targets = [asked] if asked else translator.bundle.languages[1]
-    others = [one for one in document.target_languages if not any(are_related(one, target) for target in targets)]
+    others = [tag for tag in document.target_languages if not any(are_related(tag, target) for target in targets)]
     if not targets or not others:
         return ""
     named = ", ".join(sorted(others))
@@ -361,13 +361,13 @@ def _tell(
     """Report on stderr, and on the review page, the segments by status and the suspicious translations."""
     from clearhead.translation.documents import document_summary, num_kept_copies
 
-    left = [one.segment.shown_place for one in translated if one.status == "left"]
+    left = [result.segment.shown_place for result in translated if result.status == "left"]
     done = [
-        (one.segment.shown_place, one.translation)
-        for one in translated
-        if one.translation is not None and one.status != "left"
+        (result.segment.shown_place, result.translation)
+        for result in translated
+        if result.translation is not None and result.status != "left"
     ]
-    flagged = sum(bool(one.warnings) or one.truncated for _, one in done)
+    flagged = sum(bool(translation.warnings) or translation.truncated for _, translation in done)
     notice(f"{document_summary(translated, name=name)}; {flagged:,} flagged")
     if copies := num_kept_copies(translated):
         notice(f"{name}: {copies:,} kept translations equal their sources; --retranslate translates them, too")

@@ -97,7 +97,7 @@ class TranslationOptions(OptionGroup):
         refuse_overwriting(self.output, paths)
         refuse_report(self.report, paths, [self.output, self.alignments])
         refuse_overwriting(self.alignments, paths)
-        both = [os.path.realpath(one) for one in (self.alignments, self.output) if one is not None]
+        both = [os.path.realpath(path) for path in (self.alignments, self.output) if path is not None]
         if len(both) > len({*both}):
             raise ConfigError(f"--alignments {self.alignments} is where the translations go; name another file")
 

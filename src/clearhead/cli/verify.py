@@ -31,7 +31,7 @@ def verify(model: Model, device: Device = "auto", threads: Threads = None) -> No
     _passed("weights", f"{parameters:,} parameters in {stored_in}, in the shapes that config.json names")
     _passed("tokenizer", f"{tokenizer.vocab_size:,} pieces, the ones the weights were trained with")
     beside = ("shortlist", "alignment head", "quality")
-    if there := [name for name, one in zip(beside, read_beside(translator.bundle), strict=True) if one is not None]:
+    if there := [name for name, file in zip(beside, read_beside(translator.bundle), strict=True) if file is not None]:
         _passed("other files", f"{', '.join(there)}: made for this model")
     for name in translator.bundle.leftovers():
         typer.echo(f"ignored {'other files':<17}  {name}: not part of this model")

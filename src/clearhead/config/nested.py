@@ -54,13 +54,13 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
     >>> flat({"out": "runs/de", "train": {"seed": 2}, "decode": {}})
     {'out': 'runs/de', 'train.seed': 2, 'decode': {}}
     """
-    found: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     for section, value in values.items():
         if isinstance(value, Mapping) and value:
-            found |= {f"{section}.{name}": inner for name, inner in value.items()}
+            values_by_name |= {f"{section}.{name}": inner for name, inner in value.items()}
         else:
-            found[f"{section}"] = value
-    return found
+            values_by_name[f"{section}"] = value
+    return values_by_name
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Settings(BaseModel):
         if isinstance(value, bool) and info.field_name is not None:
             kind = cls.model_fields[info.field_name].annotation
             # Of `Annotated[int, ...] | None` the first part is an int with bounds.
-            if {getattr(one, "__origin__", one) for one in (kind, *get_args(kind))} & {int, float}:
+            if {getattr(part, "__origin__", part) for part in (kind, *get_args(kind))} & {int, float}:
                 raise PydanticCustomError("truth", "Input should be a number")
         return value
 
@@ -77,10 +77,10 @@ class Settings(BaseModel):
         """Return what each setting means."""
         own = docstrings(Path(sys.modules[cls.__module__].__file__ or ""))[cls.__name__]
         same = {
-            name: str(one)
+            name: str(note)
             for name, field in cls.model_fields.items()
-            for one in field.metadata
-            if isinstance(one, SameAs)
+            for note in field.metadata
+            if isinstance(note, SameAs)
         }
         return {**same, **{name: inspect.cleandoc(text) for name, text in own.items()}}
 

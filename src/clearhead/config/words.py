@@ -31,16 +31,16 @@ def docstrings(path: Path) -> dict[str, dict[str, str]]:
     """Return the docstring of each field of each class in a file, indented as it is there."""
     classes = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.ClassDef)]
     return {
-        one.name: {
+        node.name: {
             field.target.id: text.value.value
-            for field, text in pairwise(one.body)
+            for field, text in pairwise(node.body)
             if isinstance(field, ast.AnnAssign)
             and isinstance(field.target, ast.Name)
             and isinstance(text, ast.Expr)
             and isinstance(text.value, ast.Constant)
             and isinstance(text.value.value, str)
         }
-        for one in classes
+        for node in classes
     }
 
 

@@ -205,11 +205,11 @@ def _matches(texts: Sequence[str], order: int) -> Float[np.ndarray, "N N"]:
             own.append(columns.setdefault(ngram if seen == 1 else (ngram, seen), len(columns)))
         features.append(own)
     lengths = list(map(len, features))
-    rows, found = np.repeat(np.arange(len(texts)), lengths), np.array(list(chain.from_iterable(features)), dtype=int)
-    is_shared = np.bincount(found, minlength=len(columns)) > 1
-    rows, found = rows[is_shared[found]], found[is_shared[found]]
+    rows, used = np.repeat(np.arange(len(texts)), lengths), np.array(list(chain.from_iterable(features)), dtype=int)
+    is_shared = np.bincount(used, minlength=len(columns)) > 1
+    rows, used = rows[is_shared[used]], used[is_shared[used]]
     has = np.zeros((len(texts), np.count_nonzero(is_shared)), dtype=np.float32)
-    has[rows, (np.cumsum(is_shared) - 1)[found]] = 1.0
+    has[rows, (np.cumsum(is_shared) - 1)[used]] = 1.0
     matches = has @ has.T
     np.fill_diagonal(matches, lengths)
     return matches

@@ -106,7 +106,7 @@ def beam_search(
     allowed = AllowedTokens.of(model, config, engine.parts)
     slots = engine.slots(config.beam_size, len(sentences))
     slots.enter(slots.encode(sentences))
-    searches = [SearchState.begin(one, first_token(model, one.source), allowed) for one in sentences]
+    searches = [SearchState.begin(sentence, first_token(model, sentence.source), allowed) for sentence in sentences]
     active = list(searches)  # by slot
     while active:
         log_probs = slots.log_probs(active)  # (R, V)
@@ -147,10 +147,10 @@ def _advance(
             fate = "finished" if len(considered) < size else "late end"
         elif len(kept) < size:
             becomes, fate = len(kept), "kept"
-        one = Considered(beam, token, float(log_probs[beam, token]), score, fate, becomes)
-        considered.append(one)
+        candidate = Considered(beam, token, float(log_probs[beam, token]), score, fate, becomes)
+        considered.append(candidate)
         if fate == "kept":
-            kept.append(one)
+            kept.append(candidate)
         elif fate == "finished":
             searched.finish(beam, eos_id, score, rank_penalty(searched.length, config))
     to_beat = score_to_beat(searched.finished, num_best)
@@ -158,6 +158,8 @@ def _advance(
     ending: Ending = "limit" if searched.length == max_length else "" if goes_on else "hopeless"
     still_open = [] if ending else kept
     searched.extend(
-        [one.score for one in still_open], [one.beam for one in still_open], [one.token for one in still_open]
+        [candidate.score for candidate in still_open],
+        [candidate.beam for candidate in still_open],
+        [candidate.token for candidate in still_open],
     )
     return BeamStep(searched.sentence.number, searched.length, tuple(considered), ending)

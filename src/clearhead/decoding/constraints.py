@@ -116,20 +116,20 @@ class Required:
         Args:
             written: Target ids, without the end token.
         """
-        found = self.beginning
+        state = self.beginning
         for token in written[self._given :]:
-            found = self.after(found, token)
-        return found
+            state = self.after(state, token)
+        return state
 
     def after(self, progress: Progress, token: int) -> Progress:
         """Return the state that follows when a token is written."""
         if token not in self.tokens and token >= 0:  # tokens in no term differ only in their word edges
             ends, goes_on = self.edges.ends_in_word[token], self.edges.continues[token]
             token = (SAME_WORD if goes_on else ANOTHER_WORD) - 2 * int(not ends)
-        found = progress.then.get(token)
-        if found is None:
-            progress.then[token] = found = self._read(progress, token)
-        return found
+        state = progress.then.get(token)
+        if state is None:
+            progress.then[token] = state = self._read(progress, token)
+        return state
 
     def _read(self, progress: Progress, token: int) -> Progress:
         tokens, before, met = (*progress.tail, token), progress.before, set(progress.met)
@@ -161,24 +161,24 @@ class Required:
 
     def _outlook(self, met: frozenset[int], tail: TokenSequence, before: int | None) -> tuple[int, tuple[int, ...]]:
         """Return `remaining` and `next_tokens` of a state; see `Progress`."""
-        found, place, next_tokens = set(met), 0, set[int]()
+        satisfied, place, next_tokens = set(met), 0, set[int]()
         remaining = least = sum(tokens for number, tokens in enumerate(self._shortest) if number not in met)
         while place < len(tail):
             # A sequence that is continued counts instead of shorter ones within it, so before those are found.
-            for number, sequence in self._begun_at(tail, place, before, found):
+            for number, sequence in self._begun_at(tail, place, before, satisfied):
                 rest = sequence[len(tail) - place :]
                 next_tokens.add(rest[0])
                 least = min(least, remaining - self._shortest[number] + len(rest))
-            form = self._form_at(tail, place, before, found)
+            form = self._form_at(tail, place, before, satisfied)
             if form is not None:
-                found.add(form[0])
+                satisfied.add(form[0])
                 remaining -= self._shortest[form[0]]
             place += 1 if form is None else len(form[1])
         is_first = before is None and not tail
         next_tokens |= {
             sequence[0]
             for numbers in self._numbers
-            if (missing := _first_missing(numbers, found)) is not None
+            if (missing := _first_missing(numbers, satisfied)) is not None
             for sequence in (self.terms[missing].first if is_first else self.terms[missing].later)
             if self._may_begin(tail, len(tail), before, sequence)
         }
@@ -188,7 +188,7 @@ class Required:
         self, tokens: TokenSequence, place: int, before: int | None, met: Collection[int]
     ) -> tuple[int, TokenSequence] | None:
         """Return the term and the complete sequence that counts at a position, if any; see `precedence`."""
-        found = []
+        matches = []
         for numbers, sequence in self._by_first.get(tokens[place], ()):
             behind = place + len(sequence)
             if (
@@ -197,8 +197,8 @@ class Required:
                 and self._may_begin(tokens, place, before, sequence)
                 and (behind == len(tokens) or self._are_between(sequence[-1], tokens[behind]))
             ):
-                found.append((precedence(len(sequence), self.terms[number].num_forms, number), number, sequence))
-        return min(found)[1:] if found else None
+                matches.append((precedence(len(sequence), self.terms[number].num_forms, number), number, sequence))
+        return min(matches)[1:] if matches else None
 
     def _begun_at(
         self, tokens: TokenSequence, place: int, before: int | None, met: Collection[int]

@@ -113,6 +113,6 @@ def candidates(
     def weights(_: list[int], *pairs: list[list[int]]) -> list[Float[np.ndarray, "L H T S"]]:
         return engine.cross_attention(*pairs)
 
-    found = of_pairs(engine, weights, sources, targets, batch_tokens=batch_tokens, on_progress=None)
+    all_weights = of_pairs(engine, weights, sources, targets, batch_tokens=batch_tokens, on_progress=None)
     for head in heads:
-        yield head, [head.of(cross) for cross in found]
+        yield head, [head.of(cross) for cross in all_weights]

@@ -166,14 +166,14 @@ def score(
     def totals(indices: list[int], *pairs: list[list[int]]) -> list[float]:
         with engine.computing():
             if not any(given):
-                found = engine.score(*pairs)
+                sums = engine.score(*pairs)
             else:
                 # Add in the same order and precision as the search.
                 log_probs = zip(indices, engine.token_log_probs(*pairs), strict=True)
-                found = [float(np.cumsum(one[given[i] :])[-1]) for i, one in log_probs]
-        if not all(map(math.isfinite, found)):
+                sums = [float(np.cumsum(row[given[i] :])[-1]) for i, row in log_probs]
+        if not all(map(math.isfinite, sums)):
             raise ModelError(NO_NUMBERS)
-        return found
+        return sums
 
     return of_pairs(engine, totals, sources, targets, batch_tokens=batch_tokens, on_progress=on_progress)
 
@@ -210,7 +210,7 @@ def of_pairs(
     """
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     batches = list(length_batches(lengths, min(batch_tokens, engine.most_scored)))
-    found: dict[int, _Result] = {}
+    by_index: dict[int, _Result] = {}
 
     def computed(indices: list[int]) -> Sequence[_Result]:
         return function(indices, [sources[index] for index in indices], [targets[index] for index in indices])
@@ -218,10 +218,10 @@ def of_pairs(
     threads = engine.num_workers(len(batches))
     with advice_on_memory(batch_tokens), helpers.call():  # concurrent searches run without helpers meanwhile
         for indices, results in zip(batches, _on_threads(computed, batches, threads), strict=True):
-            found.update(zip(indices, results, strict=True))
+            by_index.update(zip(indices, results, strict=True))
             if on_progress is not None:
                 on_progress(len(indices))
-    return [found[index] for index in range(len(sources))]
+    return [by_index[index] for index in range(len(sources))]
 
 
 def _on_threads(

@@ -57,33 +57,35 @@ class ConstrainedSentence(SearchState):
         counts: Counter[int] = Counter()
         open_ones: Counter[int] = Counter()
         kept: list[_Candidate] = []
-        for one in sorted(candidates):
-            if not can_win(-one.cost, self.longest_penalty, to_beat):
+        for candidate in sorted(candidates):
+            if not can_win(-candidate.cost, self.longest_penalty, to_beat):
                 break
-            now = self.progress[one.beam]
-            if one.token == eos_id:
+            now = self.progress[candidate.beam]
+            if candidate.token == eos_id:
                 if counts[now.remaining] < config.beam_size:
-                    self.finish(one.beam, eos_id, -one.cost, rank_penalty(self.length, config))
+                    self.finish(candidate.beam, eos_id, -candidate.cost, rank_penalty(self.length, config))
                     to_beat = score_to_beat(self.finished, options.num_best)
                 counts[now.remaining] += 1
                 continue
-            remaining = required.after(now, one.token).remaining
+            remaining = required.after(now, candidate.token).remaining
             counts[remaining] += 1
             if open_ones[remaining] < (width if remaining else config.beam_size):
                 open_ones[remaining] += 1
-                kept.append(one)
+                kept.append(candidate)
         is_last, is_given = self.length == self.sentence.max_length, self.length <= self.sentence.prefix.given
-        kept = [one for one in kept if not is_last and can_win(-one.cost, self.longest_penalty, to_beat)]
-        self.progress = [
-            self.progress[one.beam] if is_given else required.after(self.progress[one.beam], one.token) for one in kept
+        kept = [
+            candidate for candidate in kept if not is_last and can_win(-candidate.cost, self.longest_penalty, to_beat)
         ]
-        self.extend([-one.cost for one in kept], [one.beam for one in kept], [one.token for one in kept])
+        self.progress = [
+            self.progress[beam] if is_given else required.after(self.progress[beam], token) for _, beam, token in kept
+        ]
+        self.extend([-cost for cost, _, _ in kept], [beam for _, beam, _ in kept], [token for _, _, token in kept])
 
     def best(self, num_best: int) -> list[Hypothesis]:
         """Return the best finished hypotheses, best first; incomplete ones come last."""
 
-        def order(one: Hypothesis) -> tuple[int, float]:
-            return self.required.progress(one.tokens[:-1]).remaining, -one.rank_score
+        def order(hypothesis: Hypothesis) -> tuple[int, float]:
+            return self.required.progress(hypothesis.tokens[:-1]).remaining, -hypothesis.rank_score
 
         return sorted(self.finished, key=order)[:num_best]
 
@@ -126,14 +128,14 @@ def _candidates(
     """
     required = searched.required
     totals = np.array(searched.scores, dtype=np.float32)[:, None] + log_probs
-    count = beam_size + 1 + max(len(one.next_tokens) for one in searched.progress)
+    count = beam_size + 1 + max(len(state.next_tokens) for state in searched.progress)
     best, tokens = best_tokens(totals, count)  # (R, C)
     for beam, (progress, scores, ids) in enumerate(zip(searched.progress, best.tolist(), tokens.tolist(), strict=True)):
-        found = dict(zip(ids, scores, strict=True))
+        score_of = dict(zip(ids, scores, strict=True))
         needed = list(progress.next_tokens)
-        found.update(zip(needed, totals[beam, needed].tolist(), strict=True))
+        score_of.update(zip(needed, totals[beam, needed].tolist(), strict=True))
         if required.after(progress, ANOTHER_WORD).remaining < required.after(progress, SAME_WORD).remaining:
             others = np.where(required.edges.continues, np.float32(-np.inf), totals[beam])
             (scores,), (ids,) = (x.tolist() for x in best_tokens(others[None], count))
-            found.update(zip(ids, scores, strict=True))
-        yield from (_Candidate(-score, beam, token) for token, score in found.items() if score > float("-inf"))
+            score_of.update(zip(ids, scores, strict=True))
+        yield from (_Candidate(-score, beam, token) for token, score in score_of.items() if score > float("-inf"))

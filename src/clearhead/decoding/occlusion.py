@@ -38,7 +38,7 @@ def occluded(
         batch_tokens: Tokens of the longer side per batch, padding included.
         on_progress: Called with 1 after each pair.
     """
-    found = []
+    drops = []
     for source, target in zip(sources, targets, strict=True):
         hidden = [[*source[:place], model.config.pad_id, *source[place + 1 :]] for place in range(len(source))]
         rows = [source, *hidden]
@@ -49,7 +49,7 @@ def occluded(
                 for start in range(0, len(rows), size)
             ]
         log_probs = torch.cat(parts)  # (1 + S, T)
-        found.append((log_probs[0] - log_probs[1:]).clamp(min=0).T.float().cpu().numpy())
+        drops.append((log_probs[0] - log_probs[1:]).clamp(min=0).T.float().cpu().numpy())
         if on_progress is not None:
             on_progress(1)
-    return found
+    return drops

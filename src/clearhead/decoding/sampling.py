@@ -89,5 +89,5 @@ def token_by_token(
             rows = [rows[index] for index in stay.tolist()]
             newest = newest[stay]
             batch.select(stay, stay)
-    found = zip(tokens, log_prob, was_ended, strict=True)
-    return [Hypothesis(tuple(ids), total, total, ended) for ids, total, ended in found]
+    samples = zip(tokens, log_prob, was_ended, strict=True)
+    return [Hypothesis(tuple(ids), total, total, ended) for ids, total, ended in samples]

@@ -279,10 +279,10 @@ class _Worker:
                     leave_slot(slot, active)
                     self.slots.leave(slot)
                     self.waiting.finish(number)
-                    found = done.best(self.options.num_found) if is_wanted else []
-                    if is_wanted and not found:
+                    hypotheses = done.best(self.options.num_found) if is_wanted else []
+                    if is_wanted and not hypotheses:
                         raise ModelError(NO_NUMBERS)
-                    yield number, found
+                    yield number, hypotheses
 
     def _begin(self, sentence: Sentence) -> InFlight:
         options, bos_id = self.options, first_token(self.model, sentence.source)
@@ -356,16 +356,16 @@ class _Worker:
 
 def _work_together(engine: Engine, workers: Sequence[_Worker], waiting: SentenceQueue) -> Iterator[Found]:
     """Yield the results of several workers, each in its own thread."""
-    found: queue.SimpleQueue[Found | BaseException | None] = queue.SimpleQueue()
+    results: queue.SimpleQueue[Found | BaseException | None] = queue.SimpleQueue()
 
     def work(worker: _Worker) -> None:
         try:
             with engine.computing():
                 for result in worker.work():
-                    found.put(result)
-            found.put(None)
+                    results.put(result)
+            results.put(None)
         except BaseException as error:
-            found.put(error)
+            results.put(error)
 
     threads: list[Thread] = []
     try:
@@ -375,7 +375,7 @@ def _work_together(engine: Engine, workers: Sequence[_Worker], waiting: Sentence
             threads.append(thread)
         at_work = len(threads)
         while at_work:
-            result = found.get()
+            result = results.get()
             if isinstance(result, BaseException):
                 raise result
             if result is None:

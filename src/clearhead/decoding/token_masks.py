@@ -133,8 +133,8 @@ class AllowedTokens:
             allowed = self._with_room_for_terms(allowed, room, state, written, sentence.required, parts)
         elif mask is None:
             return valid
-        found = ((self.anything if mask is None else mask) & allowed, valid & allowed)
-        return next((one for one in found if one.any()), valid)
+        masks = ((self.anything if mask is None else mask) & allowed, valid & allowed)
+        return next((choice for choice in masks if choice.any()), valid)
 
     def _with_room_for_terms(
         self,

@@ -96,7 +96,7 @@ class CharacterParts:
         for _ in range(1, NUM_ROOMS):
             for state in range(1, NUM_STATES):
                 following = np.unique(self.next_states[state])
-                least = min((needed[one] for one in following if one >= 0), default=NUM_ROOMS)
+                least = min((needed[next_state] for next_state in following if next_state >= 0), default=NUM_ROOMS)
                 needed[state] = min(needed[state], least + 1, NUM_ROOMS)
         return needed
 

@@ -50,17 +50,17 @@ def alignment_scores(links: Sequence[Collection[Link]], gold: Sequence[GoldLinks
     >>> alignment_scores([[(0, 0), (1, 1)]], [GoldLinks(frozenset({(0, 0)}), frozenset({(0, 0), (0, 1)}))])
     AlignmentScores(precision=0.5, recall=1.0, error_rate=0.33333333333333337, links=2, sure=1, possible=2)
     """
-    found = sum(len(set(some)) for some in links)
-    right = sum(len(one.possible.intersection(some)) for some, one in zip(links, gold, strict=True))
-    sure_found = sum(len(one.sure.intersection(some)) for some, one in zip(links, gold, strict=True))
-    sure = sum(len(one.sure) for one in gold)
+    predicted = sum(len(set(some)) for some in links)
+    right = sum(len(reference.possible.intersection(some)) for some, reference in zip(links, gold, strict=True))
+    sure_found = sum(len(reference.sure.intersection(some)) for some, reference in zip(links, gold, strict=True))
+    sure = sum(len(reference.sure) for reference in gold)
     return AlignmentScores(
-        precision=right / found if found else 1.0,
+        precision=right / predicted if predicted else 1.0,
         recall=sure_found / sure if sure else 1.0,
-        error_rate=1 - (right + sure_found) / (found + sure) if found + sure else 0.0,
-        links=found,
+        error_rate=1 - (right + sure_found) / (predicted + sure) if predicted + sure else 0.0,
+        links=predicted,
         sure=sure,
-        possible=sum(len(one.possible) for one in gold),
+        possible=sum(len(reference.possible) for reference in gold),
     )
 
 
@@ -110,7 +110,7 @@ def read_gold_links(
 
 def _pharaoh_links(lines: Iterable[str], name: str) -> list[dict[Link, bool]]:
     """Return the links of each line, with True for sure ones."""
-    found = []
+    links_of_lines = []
     for number, line in enumerate(lines, start=1):
         links: dict[Link, bool] = {}
         for word in line.split():
@@ -121,18 +121,18 @@ def _pharaoh_links(lines: Iterable[str], name: str) -> list[dict[Link, bool]]:
                 )
             link = int(match[1]), int(match[3])
             links[link] = links.get(link, False) or match[2] == "-"
-        found.append(links)
-    return found
+        links_of_lines.append(links)
+    return links_of_lines
 
 
 def _naacl_links(lines: Iterable[str], name: str, sentences: int, first: int) -> list[dict[Link, bool]]:
-    found: defaultdict[int, dict[Link, bool]] = defaultdict(dict)
+    links: defaultdict[int, dict[Link, bool]] = defaultdict(dict)
     for number, sentence, link, is_sure in _read_naacl(lines, name):
         if not 1 <= sentence <= sentences:
             raise DataError(f"{name}, line {number}: there is no sentence {sentence}; they are 1 to {sentences:,}")
         if first == 0 or 0 not in link:
-            found[sentence][link] = found[sentence].get(link, False) or is_sure
-    return [found[sentence] for sentence in range(1, sentences + 1)]
+            links[sentence][link] = links[sentence].get(link, False) or is_sure
+    return [links[sentence] for sentence in range(1, sentences + 1)]
 
 
 def _read_naacl(lines: Iterable[str], name: str) -> Iterator[tuple[int, int, Link, bool]]:

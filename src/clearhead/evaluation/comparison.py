@@ -61,8 +61,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as JSON values."""
-        found = {name: asdict(metric) for name, metric in self.metrics.items()}
-        return {"sentences": self.sentences, **json.loads(json.dumps(found))}
+        metrics = {name: asdict(metric) for name, metric in self.metrics.items()}
+        return {"sentences": self.sentences, **json.loads(json.dumps(metrics))}
 
 
 def compare(
@@ -100,9 +100,9 @@ def compare(
     if not references:
         raise DataError("there is nothing to compare: the test set holds no lines")
     made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
-    found = resample([baseline_outputs, system_outputs], references, made)
+    resampled = resample([baseline_outputs, system_outputs], references, made)
     num_different = sum(map(str.__ne__, baseline_outputs, system_outputs))
-    compared = {name: _metric_comparison(*of_metric, num_different) for name, of_metric in found.items()}
+    compared = {name: _metric_comparison(*of_metric, num_different) for name, of_metric in resampled.items()}
     return Comparison(len(references), compared)
 
 

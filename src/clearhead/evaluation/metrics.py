@@ -108,9 +108,9 @@ def judge(
     measured = {name: _measure(metric, hypotheses, references) for name, metric in made.items()}
     if intervals and (samples := min(NUM_SAMPLES, _MOST_DRAWN // len(references))) >= _FEWEST_SAMPLES:
         made = make_metrics(metrics, references, tokenize=tokenize, lowercase=lowercase)
-        found = resample([hypotheses], references, made, samples)
+        resampled = resample([hypotheses], references, made, samples)
         measured = {
-            name: replace(metric, interval=interval_of(found[name].results[0])) for name, metric in measured.items()
+            name: replace(metric, interval=interval_of(resampled[name].results[0])) for name, metric in measured.items()
         }
     return Evaluation(measured, exact, len(hypotheses))
 
@@ -147,9 +147,9 @@ def resample(
         test_type="bs",
         n_samples=samples,
     )()
-    found: Any = results  # annotated for the names of the systems too
+    of_titles: Any = results  # annotated for the names of the systems too
     return {  # both are in the order of the metrics
-        name: Resampled(title, str(signature), found[title])
+        name: Resampled(title, str(signature), of_titles[title])
         for name, (title, signature) in zip(metrics, signatures.items(), strict=True)
     }
 

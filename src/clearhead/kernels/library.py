@@ -63,14 +63,14 @@ def form() -> str | None:
     if core is None:
         return None
     wanted = os.environ.get(ISA_VARIABLE)
-    found = core.use_form(os.fsencode(wanted) if wanted else None)
-    if found is None:
+    chosen = core.use_form(os.fsencode(wanted) if wanted else None)
+    if chosen is None:
         best = core.use_form(None).decode()
         raise DeviceError(
             f"{ISA_VARIABLE}={wanted}: the compiled core has no such form, or this processor or its system does not "
             f"offer it; leave the variable unset for the best one here ({best}), or set it to plain"
         )
-    return str(found.decode())
+    return str(chosen.decode())
 
 
 @cache

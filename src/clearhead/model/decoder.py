@@ -97,8 +97,8 @@ class DecoderLayer(nn.Module):
         keys, values = keys_and_values
         # The beams of one sentence attend to the same memory: they become further queries on it, not copies of it.
         queries = self.cross_attn.queries(x.reshape(memory.size(0), -1, x.size(-1)))  # (B, H, R/B * T, K)
-        if (one := recorder.head) is not None:
-            one.log_weights.append(log_attention_weights(queries[:, one.head], keys[:, one.head], mask))
+        if (head := recorder.head) is not None:
+            head.log_weights.append(log_attention_weights(queries[:, head.head], keys[:, head.head], mask))
         weights = None if recorder.weights is None else recorder.weights.cross
         return self.cross_attn.attend(queries, keys, values, mask=mask, weights=weights).reshape(x.shape)
 

@@ -168,7 +168,7 @@ def changed_method() -> str | None:
             names = _OF_A_CALL if kind is nn.Module else [*before, *(now.keys() & inherited - before.keys())]
             for name in names:
                 old, new = before.get(name), now.get(name)
-                if old is not new and any(callable(one) or isinstance(one, property) for one in (old, new)):
+                if old is not new and any(callable(member) or isinstance(member, property) for member in (old, new)):
                     return f"{kind.__name__}.{name} has been replaced"
     return None
 
@@ -184,7 +184,7 @@ def _difference(part: nn.Module, usual: nn.Module, *, is_causal: bool) -> str | 
     if type(part) is not type(usual):
         return f"is a {type(part).__name__}, not a {type(usual).__name__}"
     now, then = (
-        {name: value for name, value in vars(one).items() if name not in _NOT_SETTINGS} for one in (part, usual)
+        {name: value for name, value in vars(module).items() if name not in _NOT_SETTINGS} for module in (part, usual)
     )
     names = () if _equal(now, then) else {**then, **now}  # nearly always all are equal, which is one comparison
     for name in names:

@@ -94,8 +94,8 @@ def relative_bucket(
         max_distance: Distance from which on all share the last row.
         is_causal: Keys never follow their query. Otherwise keys after the query use the second half of the table.
     """
-    found = relative_rows(num_buckets, max_distance, is_causal=is_causal)
-    edges, rows = (torch.as_tensor(part, device=distance.device) for part in found)
+    table = relative_rows(num_buckets, max_distance, is_causal=is_causal)
+    edges, rows = (torch.as_tensor(part, device=distance.device) for part in table)
     return rows[torch.bucketize(distance, edges, right=True)]
 
 

@@ -71,14 +71,14 @@ class RoundedWeights(Mapping[str, np.ndarray]):
         stored = self.stored[name]
         if stored.dtype == np.float32:
             return stored
-        found = self._in_use.get(name)
-        if found is None:
+        weights = self._in_use.get(name)
+        if weights is None:
             if self.precision == "int8":
-                found = np.multiply(stored, self.stored[name + _SCALE][:, None], dtype=np.float32)
+                weights = np.multiply(stored, self.stored[name + _SCALE][:, None], dtype=np.float32)
             else:
-                found = (stored.astype(np.uint32) << 16).view(np.float32)
-            self._in_use[name] = found
-        return found
+                weights = (stored.astype(np.uint32) << 16).view(np.float32)
+            self._in_use[name] = weights
+        return weights
 
     def __contains__(self, name: object) -> bool:
         return name in self.stored and not str(name).endswith(_SCALE)

@@ -39,8 +39,8 @@ def resolve_device(name: str = "auto") -> str:
             import torch  # noqa: F401
     available = ["cpu"] if name == "cpu" else [f"cuda:{index}" for index in range(num_gpus())]
     if not available or (":" in name and name not in available):
-        found = ", ".join(available) or "no cuda device"
-        raise DeviceError(f"device {name!r} is not available: this machine has {found}; use --device cpu or auto")
+        names = ", ".join(available) or "no cuda device"
+        raise DeviceError(f"device {name!r} is not available: this machine has {names}; use --device cpu or auto")
     return name
 
 

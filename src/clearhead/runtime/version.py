@@ -42,7 +42,7 @@ def _described(checkout: os.PathLike[str], *options: str) -> str:
     command = ["git", "-C", str(checkout), "describe", *options]
     quiet = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # writes nothing into the checkout
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, env=quiet)
+        described = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, env=quiet)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return found.stdout.strip()
+    return described.stdout.strip()

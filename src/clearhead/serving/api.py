@@ -131,8 +131,8 @@ async def explanation(body: ExplainRequest, request: Request, service: ServiceDe
     require_within_limits([body.text, body.translation or ""], service.config)
     choice = _one_model(service, [body.text], body)
     request.state.log_fields |= {"model": choice.model.name, "characters": len(body.text)}
-    found = await run_admitted(request, service, client, partial(_explanation, service, choice, body))
-    return JSONResponse({"model": choice.model.name, "explanation": found})
+    result = await run_admitted(request, service, client, partial(_explanation, service, choice, body))
+    return JSONResponse({"model": choice.model.name, "explanation": result})
 
 
 def _require_valid(body: TranslateRequest, config: ServeConfig) -> None:
@@ -162,8 +162,9 @@ class _TranslateWork:
         """Translate the texts, and return the response."""
         chosen = self._choose()
         with self.service.prepared(self.job, self.body.texts):
-            found = translate_each(chosen, self.body.texts, self._translate)
-        objects = [{**translation_object(one), **_detection_fields(of)} for one, of in zip(found, chosen, strict=True)]
+            translations = translate_each(chosen, self.body.texts, self._translate)
+        results = zip(translations, chosen, strict=True)
+        objects = [{**translation_object(translation), **_detection_fields(choice)} for translation, choice in results]
         return {**_common_fields(chosen, self.body.target), "translations": objects}
 
     def event_data(self) -> tuple[list[TextChoice], Iterator[EventGroup]]:
@@ -237,7 +238,7 @@ def _scores(service: Service, choice: Choice, body: ScoreRequest, job: Job) -> l
         if len(body.texts) == len(body.translations):  # otherwise `Translator.score` below raises the error
             config = translator.decode_config(choice.settings)
             ids = translator.pair_encoder.encode(parts, body.translations, config)
-            job.spend(sum(len(one) for side in ids for one in side))
+            job.spend(sum(len(tokens) for side in ids for tokens in side))
         return translator.score(body.texts, body.translations, **choice.settings)
 
 
@@ -249,11 +250,11 @@ def _explanation(service: Service, choice: Choice, body: ExplainRequest, job: Jo
     config = translator.decode_config(choice.settings)
     sides = translator.pair_encoder.encode(parts, [body.translation or ""], config)
     most = service.config.max_explain_tokens
-    if (longest := max(len(one) for side in sides for one in side)) > most:
+    if (longest := max(len(tokens) for side in sides for tokens in side)) > most:
         raise bad_request(f"a side has {longest} tokens, and at most {most} are explained; split it")
     with service.outside_batches(job):
-        found = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
-        return found.to_dict(packed=body.packed)
+        explained = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
+        return explained.to_dict(packed=body.packed)
 
 
 def _one_model(service: Service, texts: Sequence[str], body: ScoreRequest | ExplainRequest) -> Choice:
@@ -292,5 +293,5 @@ def _detection_fields(chosen: TextChoice) -> dict[str, Any]:
     choice, detected = chosen
     if detected is None:
         return {}
-    found = {"language": detected.language, "confidence": round(detected.confidence, 2)}
-    return {"model": choice.model.name if choice else None, "detected": found}
+    fields = {"language": detected.language, "confidence": round(detected.confidence, 2)}
+    return {"model": choice.model.name if choice else None, "detected": fields}

@@ -138,10 +138,10 @@ class SharedSearch:
             options = replace(options, config=_of_tokens(options.config))
             are_default = default is not None and replace(options, shortlist=None) == SearchOptions(_of_tokens(default))
             sentences = sentences_of(sources, max_lengths, prefixes, required)
-            found = self._search(job, Search(engine, sentences, options, are_default))
+            hypotheses = self._search(job, Search(engine, sentences, options, are_default))
             if on_progress is not None and sources:
                 on_progress(len(sources))
-            return found
+            return hypotheses
 
         return decode
 

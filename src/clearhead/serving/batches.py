@@ -168,8 +168,8 @@ class _Batch:
                     if hypotheses:  # empty for a sentence that was withdrawn
                         self._observer.translated(entry.source_tokens, len(hypotheses[0].tokens))
                         entry.call.deliver(entry.index, hypotheses)
-        except BaseException as found:  # passed to the waiting calls, each in a thread of its own
-            error = found
+        except BaseException as problem:  # passed to the waiting calls, each in a thread of its own
+            error = problem
         with self._lock:
             self._queue.close()
             left, self._entries = list(self._entries.values()), {}

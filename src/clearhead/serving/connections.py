@@ -81,13 +81,13 @@ class Connection(H11Protocol):
 
         Refused connections do not count: otherwise each would let in another one, which would then be one too many.
         """
-        others = [one for one in self.connections if one is not self and not one._is_refused]
+        others = [other for other in self.connections if other is not self and not other._is_refused]
         if len(others) < self.config.limits.max_connections:
             return True
-        idle = [one for one in others if one._idle_since is not None and not one.transport.is_closing()]
-        for one in nsmallest(_MAX_CANDIDATES, idle, key=lambda one: one._idle_since or 0.0):
-            if not one._has_unread_data:
-                one._close()
+        idle = [other for other in others if other._idle_since is not None and not other.transport.is_closing()]
+        for connection in nsmallest(_MAX_CANDIDATES, idle, key=lambda connection: connection._idle_since or 0.0):
+            if not connection._has_unread_data:
+                connection._close()
                 return True
         return False
 

@@ -116,14 +116,14 @@ def unchanged_events(texts: Mapping[int, str]) -> Iterator[EventGroup]:
 
 def _lines(text: str) -> list[tuple[str, str, str]]:
     """Return the lines of a text that are not blank, at least one, with what is before each and behind the last."""
-    found, before = [], ""
+    lines, before = [], ""
     for line in text_lines(text):
         before += line.before
         if line.text:
-            found.append((before, line.text, ""))
+            lines.append((before, line.text, ""))
             before = ""
         before += line.after
-    *others, (ahead, last, _) = found or [("", "", "")]
+    *others, (ahead, last, _) = lines or [("", "", "")]
     return [*others, (ahead, last, before)]
 
 

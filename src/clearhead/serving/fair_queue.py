@@ -81,4 +81,4 @@ class FairOrder:
         del self._waiting[client]
         if not self._waiting:
             self._times.clear()
-        self._times = {one: time for one, time in self._times.items() if one in self._waiting or time > self._now}
+        self._times = {other: time for other, time in self._times.items() if other in self._waiting or time > self._now}

@@ -13,7 +13,7 @@ def file_state(path: Path) -> FileState | None:
     Returns None if the path does not exist or cannot be read.
     """
     try:
-        found = [one.stat() for one in (path, *(sorted(path.iterdir()) if path.is_dir() else ()))]
+        states = [file.stat() for file in (path, *(sorted(path.iterdir()) if path.is_dir() else ()))]
     except OSError:
         return None
-    return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
+    return tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)

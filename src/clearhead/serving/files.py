@@ -220,20 +220,20 @@ def file_options(name: str, columns: object, keys: object) -> dict[str, Any]:
         HTTPError: If a field is given that the format has not, or that cannot be read.
     """
     format_ = DOCUMENTS.get(Path(name).suffix.lower())
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for option, value, typed in (("columns", columns, typed_columns), ("keys", keys, typed_names)):
         if not value:
             continue
         if format_ is None or option not in format_.options:
-            has = ", ".join(extension for extension, one in DOCUMENTS.items() if option in one.options)
+            has = ", ".join(extension for extension, kind in DOCUMENTS.items() if option in kind.options)
             raise bad_request(f"Invalid request: {option} is for files of {has}")
         if not isinstance(value, str):
             raise bad_request(f"Invalid request: {option} parameter is not a text")
         try:
-            found[option] = typed(option, value)
+            options[option] = typed(option, value)
         except ConfigError as error:
             raise bad_request(str(error)) from None
-    return found
+    return options
 
 
 @contextmanager

@@ -120,13 +120,13 @@ class Keys:
         if not given:
             raise bad_request("Please contact the server operator to get an API key")
         digest = sha256(given.encode(errors="surrogatepass")).hexdigest()
-        found = None
+        match = None
         for key, bucket in self._known.values():  # compare with all of them, so that the timing reveals nothing
             if hmac.compare_digest(key.sha256, digest):
-                found = key, bucket
-        if found is None:
+                match = key, bucket
+        if match is None:
             raise HTTPError(HTTPStatus.FORBIDDEN, "Invalid API key")
-        owner, bucket = found
+        owner, bucket = match
         if seconds := bucket.take():
             raise HTTPError(
                 HTTPStatus.TOO_MANY_REQUESTS,
@@ -156,16 +156,16 @@ def read_keys(path: Path) -> dict[str, ApiKey]:
     Raises:
         ConfigError: If it cannot be read, a line is not a valid key, or two keys have the same name.
     """
-    found: dict[str, ApiKey] = {}
+    keys: dict[str, ApiKey] = {}
     with os_error_as(ConfigError, f"cannot read the keys in {path}"):
         for number, line in read_json_lines(path):
             if isinstance(line, ValueError):
                 raise ConfigError(f"{path}, line {number}: {line}")
             key = ApiKey.from_dict(line, origin=f"{path}, line {number}")
-            if _NAME.fullmatch(key.name) is None or key.name in found:
+            if _NAME.fullmatch(key.name) is None or key.name in keys:
                 raise ConfigError(f"{path}, line {number}: the name {key.name!r:.80} is impossible or there already")
-            found[key.name] = key
-    return found
+            keys[key.name] = key
+    return keys
 
 
 def add_key(path: Path, name: str, requests_per_minute: int, deliver: Callable[[str], None] = lambda _: None) -> str:
@@ -226,6 +226,6 @@ def _changed(path: Path) -> Iterator[tuple[dict[str, ApiKey], Path]]:
 
 def _write(path: Path, keys: Mapping[str, ApiKey]) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(json.dumps(one.model_dump()) + "\n" for one in keys.values())
+        file.writelines(json.dumps(key.model_dump()) + "\n" for key in keys.values())
         file.flush()
         os.fsync(file.fileno())  # a full disk is found before the key is delivered

@@ -35,8 +35,8 @@ def pair_in_name(name: str) -> tuple[str, str] | None:
     >>> pair_in_name("de-en"), pair_in_name("opus-mt"), pair_in_name("demo")
     (('de', 'en'), None, None)
     """
-    found = _PAIR.fullmatch(name)
-    pair = (found[1], found[2]) if found else None
+    match = _PAIR.fullmatch(name)
+    pair = (match[1], match[2]) if match else None
     return pair if pair is not None and all(map(english_name, pair)) else None
 
 
@@ -74,16 +74,16 @@ def possible_languages(text: str, languages: Sequence[str]) -> list[tuple[str, f
     Raises:
         DataError: If the table cannot be unpacked for lack of space; this is done once.
     """
-    found: dict[str, float] = {}
+    probabilities: dict[str, float] = {}
     names = _names(tuple(languages))
     for code, probability in identifier().rank(text[:MAX_CHARACTERS]):
         if (language := names[code]) is not None:
-            found.setdefault(language, probability)
-    total = sum(found.values())
+            probabilities.setdefault(language, probability)
+    total = sum(probabilities.values())
     if not total or not any(map(str.isalpha, text[:MAX_CHARACTERS])):
         return [(language, 100.0 / len(languages)) for language in languages]
-    ordered = sorted(found, key=lambda language: (-found[language], languages.index(language)))
-    return [(language, 100.0 * found[language] / total) for language in ordered]
+    ordered = sorted(probabilities, key=lambda language: (-probabilities[language], languages.index(language)))
+    return [(language, 100.0 * probabilities[language] / total) for language in ordered]
 
 
 @lru_cache(maxsize=100)

@@ -128,10 +128,10 @@ async def detect(request: Request, service: ServiceDep) -> Any:
 
     def work(_: Job) -> list[list[dict[str, Any]]]:
         known = detectable_languages(service.models)
-        return [[_detected(*one) for one in possible_languages(text, known)] for text in texts]
+        return [[_detected(*guess) for guess in possible_languages(text, known)] for text in texts]
 
-    found = await run_admitted(request, service, client, work)
-    return JSONResponse(found if isinstance(fields["q"], list) else found[0])
+    detected = await run_admitted(request, service, client, work)
+    return JSONResponse(detected if isinstance(fields["q"], list) else detected[0])
 
 
 @router.post("/translate", response_model=TranslatedTexts, openapi_extra=described(TranslateFields))
@@ -154,13 +154,13 @@ async def translate(request: Request, service: ServiceDep) -> Any:
         with service.prepared(job, texts):
             return chosen, translate_each(chosen, texts, partial(_translate, service, job, form, num_alternatives))
 
-    chosen, found = await run_admitted(request, service, client, work)
-    answer: dict[str, Any] = {"translatedText": [one.text for one in found]}
+    chosen, translations = await run_admitted(request, service, client, work)
+    answer: dict[str, Any] = {"translatedText": [translation.text for translation in translations]}
     if source == AUTO:
-        answer["detectedLanguage"] = [_detected(*one.detected) for one in chosen if one.detected is not None]
+        answer["detectedLanguage"] = [_detected(*choice.detected) for choice in chosen if choice.detected is not None]
     if num_alternatives:
-        answer["alternatives"] = [_others(one) for one in found]
-    if any(problems := [one.problems for one in found]):
+        answer["alternatives"] = [_others(translation) for translation in translations]
+    if any(problems := [translation.problems for translation in translations]):
         answer["warnings"] = problems
     if not isinstance(fields["q"], list):
         answer = {name: of_texts[0] for name, of_texts in answer.items()}
@@ -264,8 +264,8 @@ def _translate(
     return translate_texts(translator, texts, num_best=num_best, **options)
 
 
-def _others(one: Translation) -> list[str]:
-    return [other.text for other in one.alternatives if other.text != one.text]
+def _others(translation: Translation) -> list[str]:
+    return [other.text for other in translation.alternatives if other.text != translation.text]
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,7 +279,7 @@ def _in_origin_form(scope: Scope) -> Scope:
         raise bad_request("the URL is invalid") from None
     if url.scheme != "http":
         return scope  # such as `OPTIONS *`
-    headers = [(b"host", url.netloc.encode()), *(one for one in scope["headers"] if one[0] != b"host")]
+    headers = [(b"host", url.netloc.encode()), *(header for header in scope["headers"] if header[0] != b"host")]
     return {**scope, "path": unquote(url.path) or "/", "raw_path": url.path.encode(), "headers": headers}
 
 

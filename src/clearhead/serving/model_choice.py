@@ -136,11 +136,11 @@ def detectable_languages(models: Models, target: str = "") -> list[str]:
 
 def group_by_choice(chosen: Sequence[TextChoice]) -> list[tuple[Choice, list[int]]]:
     """Return each choice with the numbers of its texts, without the texts that are returned unchanged."""
-    found: dict[tuple[str, str | None, str | None], tuple[Choice, list[int]]] = {}
+    groups: dict[tuple[str, str | None, str | None], tuple[Choice, list[int]]] = {}
     for place, (choice, _) in enumerate(chosen):
         if choice is not None:
-            found.setdefault((choice.model.name, choice.source, choice.target), (choice, []))[1].append(place)
-    return list(found.values())
+            groups.setdefault((choice.model.name, choice.source, choice.target), (choice, []))[1].append(place)
+    return list(groups.values())
 
 
 def translate_each(
@@ -149,10 +149,10 @@ def translate_each(
     translate: Callable[[Choice, list[str]], Sequence[Translation]],
 ) -> list[Translation]:
     """Return the translations of texts in their order; the texts of each choice are translated together."""
-    found: dict[int, Translation] = {}
+    by_place: dict[int, Translation] = {}
     for choice, places in group_by_choice(chosen):
-        found.update(zip(places, translate(choice, [texts[place] for place in places]), strict=True))
-    return [found[place] if place in found else unchanged(text) for place, text in enumerate(texts)]
+        by_place.update(zip(places, translate(choice, [texts[place] for place in places]), strict=True))
+    return [by_place[place] if place in by_place else unchanged(text) for place, text in enumerate(texts)]
 
 
 def model_log_fields(chosen: Sequence[TextChoice]) -> dict[str, str]:

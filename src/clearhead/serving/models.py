@@ -68,7 +68,7 @@ def model_sources(models: Sequence[str]) -> list[ModelSource]:
     Raises:
         ConfigError: If two models have the same name, or a name or a path is empty.
     """
-    found: dict[str, ModelSource] = {}
+    sources: dict[str, ModelSource] = {}
     for model in models:
         name, is_named, path = model.partition("=")
         if not is_named or Path(model).exists():
@@ -76,10 +76,10 @@ def model_sources(models: Sequence[str]) -> list[ModelSource]:
             name, path = resolved.parent.name if resolved.name == "model" else resolved.name, model
         if not name or not path:
             raise ConfigError(f"{model!r} names no model; write PATH, or NAME=PATH such as de-en=runs/de-en")
-        if name in found:
+        if name in sources:
             raise ConfigError(f"two models are called {name!r}; give one another name: NAME={path}")
-        found[name] = ModelSource(name, Path(path))
-    return list(found.values())
+        sources[name] = ModelSource(name, Path(path))
+    return list(sources.values())
 
 
 def load_model(
@@ -124,11 +124,11 @@ class Models:
 
     def languages(self) -> dict[str, list[str]]:
         """Return the target languages of each source language, both in the order of their codes."""
-        found: dict[str, set[str]] = {}
+        targets: dict[str, set[str]] = {}
         for model in self.served.values():
             for source, target in model.pairs():
-                found.setdefault(source, set()).add(target)
-        return {source: sorted(found[source]) for source in sorted(found)}
+                targets.setdefault(source, set()).add(target)
+        return {source: sorted(targets[source]) for source in sorted(targets)}
 
     @property
     def unknown_languages(self) -> str:
@@ -156,8 +156,8 @@ class Models:
         Raises:
             HTTPError: If there is none.
         """
-        if (found := self.find(source, target)) is not None:
-            return found
+        if (match := self.find(source, target)) is not None:
+            return match
         source, target = source[:40], target[:40]
         pairs = [pair for model in self.served.values() for pair in model.pairs()]
         # Those that share a language with the pair asked for come first.

@@ -99,11 +99,11 @@ def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None
         HTTPError: If there are too many, or a term is too long, is not one line of text, or has no translation.
     """
     terms = []
-    targets = [[one.target] if isinstance(one.target, str) else one.target for one in given]
+    targets = [[term.target] if isinstance(term.target, str) else term.target for term in given]
     if (size := sum(map(len, targets))) > config.max_terms:
         raise bad_request(f"{size:,} terms, and a request may bring {config.max_terms:,}")
-    for number, (one, forms) in enumerate(zip(given, targets, strict=True)):
-        for text in (one.source, *forms):
+    for number, (term, forms) in enumerate(zip(given, targets, strict=True)):
+        for text in (term.source, *forms):
             if len(text) > config.max_term_characters:
                 problem = (
                     f"{len(text):,} characters in one text, and at most {config.max_term_characters:,} are allowed"
@@ -112,8 +112,8 @@ def given_terms(given: Sequence[GivenTerm], config: ServeConfig) -> Terms | None
             if "\t" in text or len(text.splitlines()) > 1:
                 raise bad_request(f"terms.{number}: a tab or an end of a line in a text")
         try:
-            refuse_surrogates([one.source, *forms])
-            terms.append(term_of(one.source, forms))
+            refuse_surrogates([term.source, *forms])
+            terms.append(term_of(term.source, forms))
         except DataError as error:
             raise bad_request(f"terms.{number}: {error}") from None
     return Terms(terms) if terms else None

@@ -413,8 +413,8 @@ class _MessageHandlers:
                 what = pickle.loads(packed)
                 self._things[number] = _engine(*what) if isinstance(what, tuple) else what
                 freeze_loaded_objects()
-            except BaseException as found:
-                error = _sendable(found)
+            except BaseException as problem:
+                error = _sendable(problem)
             self.answers.put("made", error)
 
         Thread(target=run, daemon=True, name="clearhead engine").start()

@@ -47,21 +47,21 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         ConfigError: If it cannot listen there.
     """
-    found = None
+    listener = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(BACKLOG)  # if two servers want the port, the second fails here
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)  # if two servers want the port, the second fails here
     except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
-        if found is not None:
-            found.close()
+        if listener is not None:
+            listener.close()
         why = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"cannot listen on {host} port {port}: {why}; choose another with --host and --port"
         ) from None
-    return found
+    return listener
 
 
 def serve(
@@ -143,10 +143,10 @@ def allow_files(most: int) -> None:
         usual, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
         if usual == resource.RLIM_INFINITY or usual >= most:
             return
-        found = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (found, allowed))
-        if found < most:
-            log_event(logging.WARNING, event="files", allowed=found, wanted=most)
+        limit = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, allowed))
+        if limit < most:
+            log_event(logging.WARNING, event="files", allowed=limit, wanted=most)
 
 
 class _Server(uvicorn.Server):

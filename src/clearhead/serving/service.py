@@ -150,7 +150,7 @@ class Service:
             possible_languages("", ["en"])  # load the table of the language identifier, once
             if self.takes_files:
                 document_process.prepare()
-            models = Models({one.name: self._load(one) for one in self._sources})
+            models = Models({source.name: self._load(source) for source in self._sources})
             self.resources.load(models)
             freeze_loaded_objects()
             self._models = models
@@ -259,7 +259,7 @@ class Service:
             before.sweep()
             return
         now = time.monotonic()
-        self._replaced_at = [one for one in self._replaced_at if now - one < _SECONDS_OF_REPLACEMENTS]
+        self._replaced_at = [moment for moment in self._replaced_at if now - moment < _SECONDS_OF_REPLACEMENTS]
         if self._search_processes is None or len(self._replaced_at) >= MAX_REPLACEMENTS:
             raise ClearheadError(_ENDED)
         self._replaced_at.append(now)

@@ -75,17 +75,17 @@ class Resources:
         """
         terms, memory = self._paths["terms"].get(name), self._paths["memory"].get(name)
         self._states[name] = self._state(name)
-        found, remembered = None, None
+        loaded, remembered = None, None
         if terms is not None:
-            found = Terms.load(terms)
+            loaded = Terms.load(terms)
             for model, _, target in _scopes(name, models):
                 target_lang = target or next(iter(model.targets), None) if model.is_tagged else None
-                model.translator.translate([], terms=found, target_lang=target_lang)
+                model.translator.translate([], terms=loaded, target_lang=target_lang)
         if memory is not None:
             _, source, target = next(_scopes(name, models), (None, None, None))  # a new model may have other languages
             remembered = TranslationMemory.load([memory], from_lang=source, to_lang=target)
-        if found is not None:
-            self._terms[name] = found
+        if loaded is not None:
+            self._terms[name] = loaded
         if remembered is not None:
             self._memories[name] = remembered
 
@@ -104,18 +104,18 @@ class Resources:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of terms of each list that requests can name."""
-        return {name: len(one) for name, one in self._terms.items() if name != ALL_REQUESTS}
+        return {name: len(terms) for name, terms in self._terms.items() if name != ALL_REQUESTS}
 
     def default_terms(self, models: Models) -> list[dict[str, str | int | None]]:
         """Return what is known of the lists that apply without being named, where several apply the one in use first.
 
         Each has `name` (empty if the list has none), `size`, `model`, `source` and `target`; null means every language.
         """
-        found = [(name, *meant) for name in self._terms for meant in _scopes(name, models)]
-        found.sort(key=lambda one: _precedence(one[1], *one[2:]).index(one[0]))
+        scopes = [(name, *meant) for name in self._terms for meant in _scopes(name, models)]
+        scopes.sort(key=lambda scope: _precedence(scope[1], *scope[2:]).index(scope[0]))
         return [
             {"name": name, "size": len(self._terms[name]), "model": model.name, "source": source, "target": target}
-            for name, model, source, target in found
+            for name, model, source, target in scopes
         ]
 
     def terms(self, model: ServedModel, source: str | None, target: str | None) -> Terms | None:
@@ -128,11 +128,11 @@ class Resources:
         Raises:
             HTTPError: If there is none of that name.
         """
-        found = self._terms.get(name) if name != ALL_REQUESTS else None
-        if found is None:
+        terms = self._terms.get(name) if name != ALL_REQUESTS else None
+        if terms is None:
             known = ", ".join(self.sizes()) or "none"
             raise bad_request(f"no list of terms has this name; there are: {known}")
-        return found
+        return terms
 
     def memory(self, model: ServedModel, source: str | None, target: str | None) -> TranslationMemory | None:
         """Return the translation memory for a model and its languages, if any."""
@@ -145,18 +145,18 @@ def named_files(given: Sequence[str], option: str) -> dict[str, str]:
     Raises:
         ConfigError: If two files have the same name, or one has no path.
     """
-    found: dict[str, str] = {}
-    for one in given:
-        name, is_named, path = one.partition("=")
-        if not is_named or Path(one).exists():
-            name, path = ALL_REQUESTS, one
+    paths: dict[str, str] = {}
+    for argument in given:
+        name, is_named, path = argument.partition("=")
+        if not is_named or Path(argument).exists():
+            name, path = ALL_REQUESTS, argument
         if not path:
-            raise ConfigError(f"{option} {one}: write FILE, or NAME=FILE such as de-en=terms.tsv")
-        if name in found:
+            raise ConfigError(f"{option} {argument}: write FILE, or NAME=FILE such as de-en=terms.tsv")
+        if name in paths:
             whose = f"called {name!r}" if name else "for all requests"
             raise ConfigError(f"{option}: two files are {whose}; give one another name: NAME={path}")
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def _scopes(name: str, models: Models) -> Iterator[tuple[ServedModel, str | None, str | None]]:

@@ -43,13 +43,13 @@ def translate_texts(
     cut = [list(text_lines(text)) for text in texts]
     lines = [line.text for of_text in cut for line in of_text if line.text]
     made = iter(translator.translate(lines, num_best=num_best, scores=scores, alignments=alignments, **settings))
-    found = []
+    translations = []
     for text, of_text in zip(texts, cut, strict=True):
         own = [next(made) for line in of_text if line.text]
         languages = translator.bundle.tokenizer.language_tags
         sources = [split_tag(line.text, languages)[1] for line in of_text if line.text]
-        found.append(_joined(text, of_text, own, sources, num_best, scores, alignments=alignments))
-    return found
+        translations.append(_joined(text, of_text, own, sources, num_best, scores, alignments=alignments))
+    return translations
 
 
 def _joined(
@@ -67,8 +67,8 @@ def _joined(
         return Translation(text, text, 0.0 if scores else None, (), alignment=() if alignments else None)
     if len(made) == 1 and made[0].source == text:
         return made[0]
-    rows = best_combinations([one.alternatives or (Alternative(one.text, one.score),) for one in made], num_best)
-    texts = [_with_spaces(lines, [one.text for one in row]) for row in rows]
+    rows = best_combinations([line.alternatives or (Alternative(line.text, line.score),) for line in made], num_best)
+    texts = [_with_spaces(lines, [choice.text for choice in row]) for row in rows]
     totals = [None if any(one.score is None for one in row) else sum(one.score or 0.0 for one in row) for row in rows]
     different: dict[str, Alternative] = {}
     for written, total in zip(texts, totals, strict=True):
@@ -78,8 +78,8 @@ def _joined(
     parts = made[0].sentences if len(made) == 1 else tuple(made)
     links = None
     if alignments:
-        of_lines = [one.alignment or () for one in made]
-        links = tuple(joined_links(of_lines, sources, [one.text for one in rows[0]], text, best[0].text))
+        of_lines = [line.alignment or () for line in made]
+        links = tuple(joined_links(of_lines, sources, [choice.text for choice in rows[0]], text, best[0].text))
     return replace(
         whole,
         text=best[0].text,
@@ -112,17 +112,17 @@ def translate_html(translator: Translator, text: str, *, scores: bool = False, *
     refuse_surrogates([text])
     document = HtmlDocument(FileText.of(text.encode(), "the text"))
     translated = translate_document(translator, document, name="the text", scores=scores, **settings)
-    made = [one.translation for one in translated if one.translation is not None]
+    made = [segment.translation for segment in translated if segment.translation is not None]
     whole = Translation(text, document.filled(fillings(translated)).decode(), None, ())
-    known = [one.score for one in made if one.score is not None]
+    known = [part.score for part in made if part.score is not None]
     return replace(
         whole,
         score=sum(known) if scores and len(known) == len(made) else None,
         quality=mean_quality(made),
-        tokens=tuple(token for one in made for token in one.tokens),
-        source_truncated=any(one.source_truncated for one in made),
-        output_truncated=any(one.output_truncated for one in made),
+        tokens=tuple(token for part in made for token in part.tokens),
+        source_truncated=any(part.source_truncated for part in made),
+        output_truncated=any(part.output_truncated for part in made),
         sentences=tuple(made),
-        warnings=merge_flags([one.warnings for one in made]),
-        terms=None if settings.get("terms") is None else tuple(use for one in made for use in one.terms or ()),
+        warnings=merge_flags([part.warnings for part in made]),
+        terms=None if settings.get("terms") is None else tuple(use for part in made for use in part.terms or ()),
     )

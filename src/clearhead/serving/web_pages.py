@@ -167,7 +167,7 @@ def _kind(field: Mapping[str, Any]) -> str:
     if "enum" in field:
         return " or ".join(json.dumps(value) for value in field["enum"])
     if "anyOf" in field:
-        return " or ".join(_kind(one) for one in field["anyOf"])
+        return " or ".join(_kind(kind) for kind in field["anyOf"])
     if field.get("type") == "array":
         return f"list of {_kind(field['items'])}"
     return str(field.get("type", "object"))

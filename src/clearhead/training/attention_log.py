@@ -48,7 +48,7 @@ class AttentionLog:
     def cut(self, step: int) -> None:
         """Remove the records after the validation from which a run resumes."""
         if self.rows:
-            write_text(self._path, "".join(self._line(*one) for one in self.read() if one[0] <= step))
+            write_text(self._path, "".join(self._line(*snapshot) for snapshot in self.read() if snapshot[0] <= step))
 
     @torch.inference_mode()
     def add(self, model: Transformer, step: int) -> None:
@@ -74,10 +74,10 @@ class AttentionLog:
         """Return the logged snapshots. Damaged lines are skipped: the log is only for display."""
         if not self._path.exists():
             return []
-        return [found for _, record in read_json_lines(self._path) if (found := self._snapshot(record)) is not None]
+        return [logged for _, record in read_json_lines(self._path) if (logged := self._snapshot(record)) is not None]
 
     def _line(self, step: int, weights: Sequence[Float32[np.ndarray, "L H T S"]]) -> str:
-        parts = [base64.b64encode(np.rint(255 * one).astype(np.uint8).tobytes()).decode() for one in weights]
+        parts = [base64.b64encode(np.rint(255 * matrix).astype(np.uint8).tobytes()).decode() for matrix in weights]
         return json.dumps({"step": step, "rows": self.rows, "weights": parts}) + "\n"
 
     def _snapshot(self, record: Any) -> Snapshot | None:

@@ -132,7 +132,7 @@ class TrainingState:
                     raise TypeError(f"its fields must be {', '.join(kind.__dataclass_fields__)}")
             state = _STATE.validate_python(fields)
         except ValidationError as error:
-            problems = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
+            problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
             raise CheckpointError(f"state.json is not a training state: {'; '.join(problems)}") from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"state.json is not a training state: {error}") from None
@@ -164,8 +164,8 @@ class Checkpoints:
 
     def paths(self) -> list[Path]:
         """Return the checkpoint directories, oldest first."""
-        found = (path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir())
-        return sorted(found, key=_step)  # names of more than eight digits do not sort as text
+        paths = (path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir())
+        return sorted(paths, key=_step)  # names of more than eight digits do not sort as text
 
     def path(self, step: int) -> Path:
         """Return the path of the checkpoint for a step."""

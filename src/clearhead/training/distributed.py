@@ -274,10 +274,10 @@ class Workers:
         """Return the texts of all workers, in order of rank."""
         if self.count == 1:
             return list(texts)
-        found: list[list[str]] = [[] for _ in range(self.count)]
+        texts_by_rank: list[list[str]] = [[] for _ in range(self.count)]
         with self.together():
-            dist.all_gather_object(found, list(texts))
-        return [text for part in found for text in part]
+            dist.all_gather_object(texts_by_rank, list(texts))
+        return [text for part in texts_by_rank for text in part]
 
     def shard(self, model: nn.Module, layers: Iterable[nn.Module], methods: Sequence[str]) -> None:
         """Shard every weight with its gradient and moments over the workers (FSDP2); layers are gathered one at a time.
@@ -452,12 +452,12 @@ def _greet(store: dist.Store, rank: int, count: int, greeting: Mapping[str, Any]
     store.set(f"greeting/{rank}", json.dumps(greeting, default=str))  # a date of a TOML file is refused later
     first = json.loads(_wait(store, "greeting/0", "worker 0"))
     for other in range(1, count) if rank == 0 else ():
-        found = json.loads(_wait(store, f"greeting/{other}", f"worker {other}"))
-        for name in sorted(first.keys() | found.keys()):
-            if first.get(name) != found.get(name):
+        received = json.loads(_wait(store, f"greeting/{other}", f"worker {other}"))
+        for name in sorted(first.keys() | received.keys()):
+            if first.get(name) != received.get(name):
                 raise TrainingError(
                     f"all workers must be given the same, but {name} is {first.get(name)!r:.100} for worker 0 and "
-                    f"{found.get(name)!r:.100} for worker {other}"
+                    f"{received.get(name)!r:.100} for worker {other}"
                 )
 
 

@@ -53,7 +53,7 @@ def record_evaluation(
     files: Sequence[str],
     options: Mapping[str, Any],
     sentences: int,
-    found: Mapping[str, Any],
+    metrics: Mapping[str, Any],
     notice: Callable[[str], None],
 ) -> None:
     """Append an evaluation of a run's model to the run, and renew its report.
@@ -64,7 +64,7 @@ def record_evaluation(
         files: Paths of the test set; their names are recorded.
         options: Settings of decoding and of the metrics that differed from the usual ones.
         sentences: Number of lines.
-        found: Score, interval and signature of each metric, by its title.
+        metrics: Score, interval and signature of each metric, by its title.
         notice: Called if the evaluation cannot be written.
     """
     if not (run / "config.toml").is_file():
@@ -75,7 +75,7 @@ def record_evaluation(
         "model_sha256": model_sha256,
         "options": dict(options),
         "sentences": sentences,
-        "scores": dict(found),
+        "scores": dict(metrics),
     }
     try:
         _append(run / EVALUATIONS_FILE, json.dumps(line))
@@ -105,31 +105,33 @@ def evaluations(run: Path, model_sha256: str) -> Html:
         run: Run directory.
         model_sha256: Checksum of the published weights.
     """
-    found, damaged = _read(run / EVALUATIONS_FILE)
-    own = [one for one in found if one.model_sha256 == model_sha256]
+    recorded, damaged = _read(run / EVALUATIONS_FILE)
+    own = [evaluation for evaluation in recorded if evaluation.model_sha256 == model_sha256]
     latest = {
-        f"{name}, test: {_names(one)}": f"{score.score:.1f}" for one in own[-1:] for name, score in one.scores.items()
+        f"{name}, test: {_names(evaluation)}": f"{score.score:.1f}"
+        for evaluation in own[-1:]
+        for name, score in evaluation.scores.items()
     }
     parts = [scores(latest) if latest else paragraph(_NONE)]
-    if found:
-        titles = list(dict.fromkeys(name for one in found for name in one.scores))
+    if recorded:
+        titles = list(dict.fromkeys(name for evaluation in recorded for name in evaluation.scores))
         rows = [
             (
-                one.date,
-                _names(one),
-                f"{one.sentences:,}",
-                "published" if one.model_sha256 == model_sha256 else "earlier",
-                ", ".join(f"{name} {value}" for name, value in one.options.items()) or "the model's own",
-                *(_score(one.scores.get(name)) for name in titles),
+                evaluation.date,
+                _names(evaluation),
+                f"{evaluation.sentences:,}",
+                "published" if evaluation.model_sha256 == model_sha256 else "earlier",
+                ", ".join(f"{name} {value}" for name, value in evaluation.options.items()) or "the model's own",
+                *(_score(evaluation.scores.get(name)) for name in titles),
             )
-            for one in found[: -_MOST_SHOWN - 1 : -1]
+            for evaluation in recorded[: -_MOST_SHOWN - 1 : -1]
         ]
         heads = ("date", "test set", "sentences", "model", "settings", *titles)
         kinds = ("text", "text", "number", "text", "text", *("number" for _ in titles))
-        more = len(found) - len(rows)
+        more = len(recorded) - len(rows)
         parts.append(
             folded(
-                f"Scores on test sets ({len(found):,})",
+                f"Scores on test sets ({len(recorded):,})",
                 joined(
                     [
                         table(kinds, rows, heads=heads, classes="stacked texts"),
@@ -145,18 +147,18 @@ def evaluations(run: Path, model_sha256: str) -> Html:
 
 def _read(path: Path) -> tuple[list[_Evaluation], int]:
     """Return the evaluations, and the number of lines that are none."""
-    found, damaged = [], 0
+    recorded, damaged = [], 0
     with suppress(OSError):  # there is no file
         for _, value in read_json_lines(path):
             try:
-                found.append(_Evaluation.model_validate(value))
+                recorded.append(_Evaluation.model_validate(value))
             except ValidationError:
                 damaged += 1
-    return found, damaged
+    return recorded, damaged
 
 
-def _names(one: _Evaluation) -> str:
-    return ", ".join(one.files)
+def _names(evaluation: _Evaluation) -> str:
+    return ", ".join(evaluation.files)
 
 
 def _score(score: _Score | None) -> Html:

@@ -81,13 +81,13 @@ class Samples:
         loop = self._loop
         data, config = loop.data, loop.config
         self.head, agreement = choose_alignment_head(translator, data)
-        found = translatable(data, config.decode.target_lang, config.train.validate_sentences)
-        if not found:
+        pairs = translatable(data, config.decode.target_lang, config.train.validate_sentences)
+        if not pairs:
             loop.display.say("no validation line names a language, so there are no samples")
         loop.display.stage("translating samples", 0)
-        self.translations = translator.translate([source for _, source in found], raw=True)
-        self.references = [data.valid.target(row) for row, _ in found]
-        self.chrfs = sentence_chrf([one.text for one in self.translations], self.references)
+        self.translations = translator.translate([source for _, source in pairs], raw=True)
+        self.references = [data.valid.target(row) for row, _ in pairs]
+        self.chrfs = sentence_chrf([translation.text for translation in self.translations], self.references)
         calibration = calibrated(translator, self.translations, self.chrfs)
         return {
             ALIGNMENT_FILE: partial(save_head, head=self.head, agreement=agreement),
@@ -150,12 +150,12 @@ def report_end(
         ),
         made=_made(loop, translator, validation, ended_by),
         metrics=records,
-        judged=[Judged(*one) for one in zip(translations, references, samples.chrfs, strict=True)],
+        judged=[Judged(*values) for values in zip(translations, references, samples.chrfs, strict=True)],
         lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
         head=samples.head,
         explanations=[
-            replace(one, alignment_head=samples.head)
-            for one in islice(_explained(translator, translations), _NUM_EXAMPLES)
+            replace(explanation, alignment_head=samples.head)
+            for explanation in islice(_explained(translator, translations), _NUM_EXAMPLES)
         ],
         learned=_learned(loop),
         data_lines=[*_reading_lines(data.report), *data_lines(data.report)],
@@ -192,10 +192,10 @@ def _explained(translator: Translator, translations: Sequence[Translation]) -> I
     """
     if has_own_forward(translator.bundle.own_module):
         return
-    for one in translations:
-        if one.text and 4 <= len(one.tokens) <= _LONGEST_EXAMPLE >= len(one.source) // 4:
+    for translation in translations:
+        if translation.text and 4 <= len(translation.tokens) <= _LONGEST_EXAMPLE >= len(translation.source) // 4:
             with suppress(DataError):
-                yield explain(translator, one.source, one.text, search=False)
+                yield explain(translator, translation.source, translation.text, search=False)
 
 
 def _learned(loop: Loop) -> list[LearnedPair]:

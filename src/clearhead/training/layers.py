@@ -105,8 +105,8 @@ class Layers:
 
     def origin(self, key: str) -> str:
         """Return which layer sets a setting, such as `train.seed`: its name, or `default`."""
-        found = next((layer for layer in reversed(LAYERS) if key in self._layers[layer]), "default")
-        return f"preset {self._layers[found]['preset']}" if found == "preset" else found
+        layer = next((layer for layer in reversed(LAYERS) if key in self._layers[layer]), "default")
+        return f"preset {self._layers[layer]['preset']}" if layer == "preset" else layer
 
     @cached_property
     def config(self) -> Config:

@@ -120,7 +120,7 @@ class Heartbeats:
         usual, seconds = self._longest.get(work), self._seconds_without_progress
         if seconds <= (_SECONDS_AT_FIRST if usual is None else max(least, _TIMES_AS_LONG * usual)):
             return None
-        return _stuck_workers([rank for rank, one in self._activities.items() if not one.waits], work, seconds)
+        return _stuck_workers([rank for rank, state in self._activities.items() if not state.waits], work, seconds)
 
 
 class Watch:

@@ -122,9 +122,9 @@ def load_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer, ten
         saved = {key: tensors.get(f"{name}.{key}") for key in shapes}
         for key, tensor in saved.items():
             if tensor is None or tensor.shape != shapes[key]:
-                found = "nothing" if tensor is None else tuple(tensor.shape)
+                shape = "nothing" if tensor is None else tuple(tensor.shape)
                 raise CheckpointError(
-                    f"optimizer.safetensors holds {found} for {name}.{key} of {tuple(parameter.shape)}"
+                    f"optimizer.safetensors holds {shape} for {name}.{key} of {tuple(parameter.shape)}"
                 )
         # Adam keeps its step count on the CPU unless it is capturable or fused; here it moves with the parameter. A
         # copy is aligned in memory like the original: products of tensors at their alignment in the file may differ in

@@ -40,20 +40,20 @@ def outcome(
         before = Translator(replace(load_bundle(run / MODEL_BEFORE), decode=translator.bundle.decode))
     except ModelError as error:  # the run is at its end, and its own model is good
         return f"not compared with the model before: {error}"
-    earlier = before.translate([one.source for one in translations], raw=True)
-    texts = ([one.text for one in of_model] for of_model in (earlier, translations))
-    found = compare(references, *texts, metrics=("chrf",)).metrics["chrf"]
+    earlier = before.translate([translation.source for translation in translations], raw=True)
+    texts = ([translation.text for translation in of_model] for of_model in (earlier, translations))
+    chrf = compare(references, *texts, metrics=("chrf",)).metrics["chrf"]
     count, is_few = len(references), len(references) < FEWEST_DECIDING
     measured = (
-        f"chrF {found.baseline:.1f} before, {found.system:.1f} now, with beam {translator.bundle.decode.beam_size}, on "
-        f"{count:,} validation pairs (paired bootstrap: p = {found.p_value:.3f})"
+        f"chrF {chrf.baseline:.1f} before, {chrf.system:.1f} now, with beam {translator.bundle.decode.beam_size}, on "
+        f"{count:,} validation pairs (paired bootstrap: p = {chrf.p_value:.3f})"
     )
     kept = f"the model before is kept in {run / MODEL_BEFORE}"
     if is_few:
         return f"undecided, for {count:,} pairs are too few: {measured}; {kept}: try both, or name more validation text"
-    if not found.significant:
+    if not chrf.significant:
         return f"no clear difference, chance may explain it: {measured}; {kept}"
-    return f"{'better' if found.difference > 0 else 'worse'} than before: {measured}; {kept}"
+    return f"{'better' if chrf.difference > 0 else 'worse'} than before: {measured}; {kept}"
 
 
 def unchanged(valid: Sequence[Mapping[str, Any]]) -> str:

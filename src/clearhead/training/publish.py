@@ -133,8 +133,8 @@ def choose_alignment_head(translator: Translator, data: Prepared) -> tuple[Align
         data: Prepared data.
     """
     bundle, config = translator.bundle, translator.bundle.decode
-    found = translatable(data, config.target_lang, _MOST_LOOKED_AT)
-    sources, targets = [source for _, source in found], [data.valid.target(row) for row, _ in found]
+    rows = translatable(data, config.target_lang, _MOST_LOOKED_AT)
+    sources, targets = [source for _, source in rows], [data.valid.target(row) for row, _ in rows]
     pairs = translator.pair_encoder.pairs(sources, targets, config.with_changes({"max_input_tokens": _ANY_LENGTH}))
     guided = guided_head_of(bundle)
     return choose_head(bundle.own_module, pairs, batch_tokens=config.batch_tokens, guided=guided)
@@ -150,9 +150,9 @@ def calibrated(translator: Translator, translations: Sequence[Translation], chrf
     """
     estimator = QualityEstimator(Calibration(), translator.bundle.line_statistics)
     pairs = [
-        (estimator.sureness(one.source, one.text, one.score), chrf)
-        for one, chrf in zip(translations, chrfs, strict=True)
-        if one.score is not None and one.source.strip()
+        (estimator.sureness(translation.source, translation.text, translation.score), chrf)
+        for translation, chrf in zip(translations, chrfs, strict=True)
+        if translation.score is not None and translation.source.strip()
     ]
     return Calibration.fitted([sure for sure, _ in pairs], [chrf for _, chrf in pairs])
 
@@ -218,12 +218,12 @@ def translatable(data: Prepared, target_lang: str | None, count: int) -> list[tu
     A source without a language tag can be trained on, but cannot be translated unless `target_lang` is given.
     """
     languages, sources = data.tokenizer.language_tags, map(data.valid.source, range(len(data.valid)))
-    found = (
+    rows = (
         (row, source)
         for row, source in enumerate(sources)
         if not languages or (split_tag(source, languages)[0] or target_lang) in languages
     )
-    return list(islice(found, count))
+    return list(islice(rows, count))
 
 
 def average_run(
@@ -255,8 +255,8 @@ def average_run(
     refuse_foreign(output)
     found_device = torch.device(resolve_device(device))
     output, run = output.resolve(), run.resolve()  # resolve links and `..`, so that each model has one path
-    found = {directory: read_published(directory) for directory in dict.fromkeys((run / "model", output))}
-    earlier = {directory: published for directory, published in found.items() if published is not None}
+    published_at = {directory: read_published(directory) for directory in dict.fromkeys((run / "model", output))}
+    earlier = {directory: published for directory, published in published_at.items() if published is not None}
     if output in earlier and not force:
         raise ModelError(
             f"there is a model at {output} ({earlier[output].words}); give -o another name, or --force to put the "

@@ -123,7 +123,7 @@ def write_report(
         bar_chart("chrF of validation sentences by length", "characters of the source", _by_length(judged)),
         bar_chart("Training pairs, in percent", "tokens", _histogram(lengths)),
     ]
-    ranked = sorted(judged, key=lambda one: one.chrf)
+    ranked = sorted(judged, key=lambda sample: sample.chrf)
     page = report_page(
         "training_report.html",
         title=f"clearhead: {path.parent.name}",
@@ -186,7 +186,7 @@ def _direction(answer: Answer) -> Html:
 def _verdict(sentences: Sequence[str]) -> Html:
     """Return the first sentences, and the rest folded."""
     first, rest = (
-        joined(fill("training_report_parts.html#sentence", text=with_code(one)) for one in part)
+        joined(fill("training_report_parts.html#sentence", text=with_code(sentence)) for sentence in part)
         for part in (sentences[:_FIRST_SENTENCES], sentences[_FIRST_SENTENCES:])
     )
     return joined([first, folded("More on this", rest)])
@@ -203,7 +203,7 @@ def _preformatted(text: str) -> Html:
 
 def _across_lengths(judged: Sequence[Judged]) -> list[Judged]:
     """Return translations of sources from the shortest to the longest, at even distances; the first rows, too."""
-    by_length = sorted(judged, key=lambda one: len(one.translation.source))
+    by_length = sorted(judged, key=lambda sample: len(sample.translation.source))
     drawn = spread(len(judged), _NUM_SAMPLES)
     first = [drawn[place] for place in spread(len(drawn), _FIRST_SAMPLES)]
     return [by_length[place] for place in [*first, *(place for place in drawn if place not in first)]]
@@ -214,11 +214,11 @@ def _table(judged: Sequence[Judged], shown: int) -> Html:
         return paragraph("No validation sentence was translated.")
     rows = [
         (
-            *map(long_text, (one.translation.source, one.translation.text, one.reference)),
-            f"{one.translation.score:.2f}",
-            f"{one.chrf:.1f}",
+            *map(long_text, (sample.translation.source, sample.translation.text, sample.reference)),
+            f"{sample.translation.score:.2f}",
+            f"{sample.chrf:.1f}",
         )
-        for one in judged
+        for sample in judged
     ]
     heads = ("source", "translation", "reference", "log-probability", "chrF")
     kinds = ("text", "text", "text", "number", "number")
@@ -228,8 +228,8 @@ def _table(judged: Sequence[Judged], shown: int) -> Html:
 def _warnings(judged: Sequence[Judged]) -> Html:
     """Return a table of the quality flags of translations, with counts and the first examples."""
     details: dict[str, list[str]] = {}
-    for one in judged:
-        for flag in one.translation.warnings:
+    for sample in judged:
+        for flag in sample.translation.warnings:
             details.setdefault(flag.kind, []).append(flag.detail)
     if not details:
         return paragraph("Nothing.")
@@ -277,13 +277,13 @@ def _curve(records: Sequence[Mapping[str, Any]], name: str) -> Curve:
 
 def _by_length(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
     """Return the mean chrF of sentences in length groups of about equal size, shortest first."""
-    sizes = np.array([len(one.translation.source) for one in judged])
+    sizes = np.array([len(sample.translation.source) for sample in judged])
     if not judged:
         return {}
     ends = np.unique(np.quantile(sizes, np.arange(1, 6) / 5, method="higher"))
     bars, longer_than = {}, 0
     for end in ends:
-        group = [one.chrf for one, size in zip(judged, sizes, strict=True) if longer_than < size <= end]
+        group = [sample.chrf for sample, size in zip(judged, sizes, strict=True) if longer_than < size <= end]
         if group:
             bars[f"{longer_than + 1}-{end}"] = {"mean chrF": float(np.mean(group))}
         longer_than = end

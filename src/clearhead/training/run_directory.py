@@ -139,12 +139,12 @@ def opened(run: Path, *, fresh: bool) -> Iterator[tuple[Path, Callable[[Iterable
 
 def _copy_from_within(run: Path, new: Path, path: str) -> None:
     """Copy a file or directory that lies within a run to the same place of another."""
-    for above, found in ((run, Path(os.path.abspath(path))), (run.resolve(), Path(path).resolve())):
-        copy = new / found.relative_to(above) if found.is_relative_to(above) else None
+    for above, original in ((run, Path(os.path.abspath(path))), (run.resolve(), Path(path).resolve())):
+        copy = new / original.relative_to(above) if original.is_relative_to(above) else None
         if copy is None or copy.exists():
             continue
         copy.parent.mkdir(parents=True, exist_ok=True)
-        if found.is_dir():
-            shutil.copytree(found, copy)
+        if original.is_dir():
+            shutil.copytree(original, copy)
         else:
-            shutil.copy2(found, copy)
+            shutil.copy2(original, copy)

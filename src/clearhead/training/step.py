@@ -185,7 +185,7 @@ class Stepper:
         even in the last bit, on which worker holds which row.
         """
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
-        rows = (torch.linalg.vector_norm(one, dim=-1) if one.dim() > 1 else one for one in gradients)
+        rows = (torch.linalg.vector_norm(grad, dim=-1) if grad.dim() > 1 else grad for grad in gradients)
         norms = [whole(torch.linalg.vector_norm(row, dtype=torch.float64)) for row in rows]
         norm = torch.stack(norms).norm().item()
         if norm > limit:
@@ -254,13 +254,13 @@ class Loss(nn.Module):
         is_token = target != self.model.config.pad_id  # (B, T)
         outputs, target = outputs[is_token], target[is_token]  # (B, T, D), (B, T) -> (N, D), (N,)
         if self.function is not None:
-            found = self.function(outputs, target, self.smoothing)
-            if not (isinstance(found, tuple) and [getattr(one, "shape", None) for one in found] == [()] * 2):
+            losses = self.function(outputs, target, self.smoothing)
+            if not (isinstance(losses, tuple) and [getattr(loss, "shape", None) for loss in losses] == [()] * 2):
                 raise ConfigError(
                     "loss must return two scalar tensors, the loss and the negative log-likelihood, both summed over "
                     "the tokens, as clearhead.training.loss.label_smoothed_cross_entropy does"
                 )
-            return found
+            return losses
         states, output = outputs, self.model.output_proj
         if self.is_bf16 and states.device.type == "cuda":
             return label_smoothed_cross_entropy(output(states), target, self.smoothing)

@@ -92,11 +92,11 @@ def synthesize(
     head = "" if tag is None else f"{language_tag(tag)} "
     target_lang = translator.decode_config(settings).target_lang
     while some := list(islice(remaining, _CHUNK_LINES)):
-        found = translator.translate(
+        translations = translator.translate(
             some, sampling=sampling, scores=False, name=name, first=first, on_progress=on_progress, **settings
         )
         parts = translator.pair_encoder.split_sources(some, target_lang)
-        for number, (translation, (_, text)) in enumerate(zip(found, parts, strict=True), start=first):
+        for number, (translation, (_, text)) in enumerate(zip(translations, parts, strict=True), start=first):
             report.read += 1
             if reason := _reason_to_drop(translation, text):
                 report.dropped[reason] += 1

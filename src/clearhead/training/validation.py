@@ -59,16 +59,16 @@ class Validation:
     @property
     def record(self) -> dict[str, float]:
         """The numbers of the training log."""
-        found = {"nll": self.nll, "ppl": self.ppl, "bleu": self.bleu, "chrf": self.chrf}
+        record = {"nll": self.nll, "ppl": self.ppl, "bleu": self.bleu, "chrf": self.chrf}
         if (general := self.general) is None:
-            return found
-        return {**found, "general_nll": general.nll, "general_bleu": general.bleu, "general_chrf": general.chrf}
+            return record
+        return {**record, "general_nll": general.nll, "general_bleu": general.bleu, "general_chrf": general.chrf}
 
     @property
     def bleu_title(self) -> str:
         """The name of BLEU, with its tokenization unless it is `13a`."""
-        found = re.search(r"\btok:([^|]+)", self.bleu_signature)
-        return f"BLEU ({found[1]})" if found and found[1] != "13a" else "BLEU"
+        tokenization = re.search(r"\btok:([^|]+)", self.bleu_signature)
+        return f"BLEU ({tokenization[1]})" if tokenization and tokenization[1] != "13a" else "BLEU"
 
 
 def perplexity(nll: float) -> float:
@@ -108,9 +108,9 @@ def validate(
     model.eval()
     try:
         with plain_code(config.train.plain):
-            found = judge(*_translated(model, pairs, tokenizer, config, workers)).metrics
+            metrics = judge(*_translated(model, pairs, tokenizer, config, workers)).metrics
             nll = _nll(model, pairs, config, workers)
-        bleu, chrf = found["bleu"], found["chrf"]
+        bleu, chrf = metrics["bleu"], metrics["chrf"]
         return Validation(nll, bleu.score, bleu.signature, chrf.score, chrf.signature)
     finally:
         model.train(was_training)
@@ -118,10 +118,10 @@ def validate(
 
 def measure(model: Transformer, data: Prepared, config: Config, workers: Workers | None = None) -> Validation:
     """Validate a model on a run's validation pairs and on its general text, if any; see `validate`."""
-    found = validate(model, data.valid, data.tokenizer, config, workers)
+    validation = validate(model, data.valid, data.tokenizer, config, workers)
     if data.general is None:
-        return found
-    return replace(found, general=validate(model, data.general, data.tokenizer, config, workers))
+        return validation
+    return replace(validation, general=validate(model, data.general, data.tokenizer, config, workers))
 
 
 def validate_weights(
@@ -201,12 +201,12 @@ def _translated(
     parts = [(language or asked, text) for language, text in parts]
     numbers = config.decode.protect_numbers
     protected = [protect(text, tokenizer.num_placeholders, with_numbers=numbers) for _, text in parts]
-    read = [(language, one.text) for (language, _), one in zip(parts, protected, strict=True)]
+    read = [(language, line.text) for (language, _), line in zip(parts, protected, strict=True)]
     sources = tokenizer.encode_parts(read, config.decode.source_lang)
     prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
     greedy = config.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
     engine = Engines(lambda: model, tokenizer, is_plain=config.train.plain).of(greedy.precision)
-    found = decode(engine, cut_sources(model.config, greedy, sources), SearchOptions(greedy), prefixes=prefixes)
-    written = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in found])
-    texts = [one.restored(text) for one, text in zip(protected, written, strict=True)]
+    groups = decode(engine, cut_sources(model.config, greedy, sources), SearchOptions(greedy), prefixes=prefixes)
+    written = tokenizer.decode_batch([hypotheses[0].tokens for hypotheses in groups])
+    texts = [line.restored(text) for line, text in zip(protected, written, strict=True)]
     return workers.gathered(texts), [pairs.target(row) for row in all_rows]

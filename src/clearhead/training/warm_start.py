@@ -46,10 +46,10 @@ def with_model(layers: Layers, saved: Config | None) -> tuple[Layers, Bundle | N
     named, asked = layers.given["from_model"], layers.given.get("from_sha256")
     if saved is not None:
         bundle, preset, sha256 = None, saved.preset, saved.from_sha256
-        if named != saved.from_model and (found := load_bundle(named).model_sha256) != sha256:
+        if named != saved.from_model and (other := load_bundle(named).model_sha256) != sha256:
             raise CheckpointError(
                 f"this run started from another model than --from {named}: the SHA-256 of the weights was "
-                f"{sha256}, and there it is {found}; leave --from as it was, or use another --out, or --fresh to start "
+                f"{sha256}, and there it is {other}; leave --from as it was, or use another --out, or --fresh to start "
                 f"over"
             )
         shape, tokenizer, decode = saved.model, saved.tokenizer.model_dump(), saved.decode.model_dump()
@@ -123,15 +123,15 @@ def tag_trouble(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | Non
         what: Name of the lines for the message, such as "source".
     """
     known, rows = tokenizer.language_tags, range(min(len(pairs), _LINES_ASKED_FOR_A_TAG))
-    found = [split_tag(pairs.source(row), known or _NO_NAME)[0] for row in rows]
-    if known and not any(found):
+    tags = [split_tag(pairs.source(row), known or _NO_NAME)[0] for row in rows]
+    if known and not any(tags):
         return (
             f"the model is told by a tag ({', '.join(map(language_tag, known))}) which language to write, and the "
             f"first {len(rows):,} {what} lines have none: what is learned from them is not what a tag asks for; put "
             f"the tag before each"
         )
-    if not known and all(found):
-        names = sorted({name for name in found if name is not None})
+    if not known and all(tags):
+        names = sorted({name for name in tags if name is not None})
         return (
             f"each of the first {len(rows):,} {what} lines begins with a language tag, such as "
             f"{language_tag(names[0])}, which is plain text where no languages are named; if these are all, start over "

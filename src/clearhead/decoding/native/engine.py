@@ -208,7 +208,7 @@ class NativeEngine(Engine):
         targets: Sequence[Sequence[int]],
         record: Struct | None = None,
         encoder_record: Struct | None = None,
-        **found: Float[np.ndarray, "..."],
+        **results: Float[np.ndarray, "..."],
     ) -> None:
         """Compute all positions of given targets.
 
@@ -217,7 +217,7 @@ class NativeEngine(Engine):
             targets: Target ids of each sentence.
             record: The core's `Record` of the decoder's arrays to fill with intermediate results.
             encoder_record: Likewise for the encoder, if there is one source.
-            found: The arrays of the core's `Targets` that are to be filled.
+            results: The arrays of the core's `Targets` that are to be filled.
         """
         assert self.precision == "fp32"
         # Checked here too, although `decode.score` checks it, because the core uses lengths and ids as addresses.
@@ -250,7 +250,7 @@ class NativeEngine(Engine):
             num_rows=rows, num_slots=len(slots), longest=longest, slots=(STRUCTS["Slot"] * len(slots))(*slots)
         ).point(
             **{name: column.astype(np.int32) for name, column in columns.items()},
-            **found,
+            **results,
             scratch=uninitialized([core.scratch_size(stack, rows, longest, 1, False)], np.uint8),
         )
         if record is not None:

@@ -110,12 +110,12 @@ class NativeSentence:
         """Return the best finished hypotheses, best first."""
         return [
             Hypothesis(
-                tuple(self._finished_tokens[one.place, : one.length].tolist()),
-                one.log_prob if self._has_scores else math.nan,
-                one.rank_score if self._has_scores else math.nan,
-                bool(one.was_ended),
+                tuple(self._finished_tokens[hypothesis.place, : hypothesis.length].tolist()),
+                hypothesis.log_prob if self._has_scores else math.nan,
+                hypothesis.rank_score if self._has_scores else math.nan,
+                bool(hypothesis.was_ended),
             )
-            for one in self._finished[: min(num_best, self.struct.num_finished)]
+            for hypothesis in self._finished[: min(num_best, self.struct.num_finished)]
         ]
 
 

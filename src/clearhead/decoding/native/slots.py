@@ -114,9 +114,9 @@ class NativeSlots:
     def log_probs(self, active: Sequence[Beams]) -> Float[np.ndarray, "R V"]:
         """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         assert self._listed is None
-        found = uninitialized([sum(len(beams.scores) for beams in active), len(self._anything)])
-        self._take_step(active, found)
-        return found
+        log_probs = uninitialized([sum(len(beams.scores) for beams in active), len(self._anything)])
+        self._take_step(active, log_probs)
+        return log_probs
 
     def _take_step(self, active: Sequence[Beams], log_probs: Float[np.ndarray, "R V"] | None) -> None:
         """Run one step of the core, which also fills `log_probs` if given."""
@@ -177,11 +177,11 @@ class NativeSlots:
         self._columns, best = numbers[: 6 * room].reshape(6, room), numbers[7 * room :].reshape(3, room, most)
         self._scores, self._best = numbers[6 * room : 7 * room].view(np.float32), [best[0].view(np.float32), *best[1:]]
         columns = ("slot", "beam", "parent", "position", "token", "mask", "score")
-        found = ("candidate_score", "candidate_beam", "candidate_token")
+        results = ("candidate_score", "candidate_beam", "candidate_token")
         self._step.point_into(
             numbers,
             **{name: number * room for number, name in enumerate(columns)},
-            **{name: (7 + number * most) * room for number, name in enumerate(found)},
+            **{name: (7 + number * most) * room for number, name in enumerate(results)},
         )
 
     def _give_positions(self, longest: int) -> None:

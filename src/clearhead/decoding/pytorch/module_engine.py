@@ -96,7 +96,7 @@ class ModuleEngine(TransformerEngine):
     ) -> list[Float[np.ndarray, " T"]]:
         """Return the log-probability of every target token, in nats; see `engine.Engine`."""
         pairs = zip(sources, targets, strict=True)
-        return [token_log_probs(self.model, [list(one)], [list(other)])[0].numpy(force=True) for one, other in pairs]
+        return [token_log_probs(self.model, [list(src)], [list(tgt)])[0].numpy(force=True) for src, tgt in pairs]
 
 
 class ModuleSlots:

@@ -104,8 +104,8 @@ class PlainEngine(ModuleEngine):
         most = 0 if self.model.config.is_decoder_alone else options.config.batch_tokens
         for indices in length_batches(list(map(len, sources)), most):
             own = [sources[index] for index in indices], [max_lengths[index] for index in indices]
-            found = self._found(*own, [prefixes[index] for index in indices], options)
-            yield from zip(indices, found, strict=True)
+            groups = self._found(*own, [prefixes[index] for index in indices], options)
+            yield from zip(indices, groups, strict=True)
 
     def _found(
         self, sources: list[list[int]], max_lengths: list[int], prefixes: list[Prefix], options: SearchOptions
@@ -115,8 +115,8 @@ class PlainEngine(ModuleEngine):
             return self._samples(sources, max_lengths, prefixes, options)
         if config.beam_size == 1:
             allowed = AllowedTokens.of(model.config, config, self.parts)
-            found = greedy_search(model, sources, max_lengths=max_lengths, prefixes=prefixes, allowed=allowed)
-            return [[one] for one in found]
+            hypotheses = greedy_search(model, sources, max_lengths=max_lengths, prefixes=prefixes, allowed=allowed)
+            return [[hypothesis] for hypothesis in hypotheses]
         return beam_search(self, sentences_of(sources, max_lengths, prefixes), config, num_best=options.num_best)
 
     def _samples(
