@@ -19,7 +19,7 @@ from commands import clearhead
 @pytest.fixture
 def smaller(monkeypatch) -> None:
     module = importlib.import_module("clearhead.cli.demo")
-    for name, count in {"_PAIRS": 1_500, "_VALID": 3, "_TEST": 7, "_SHOWN": 5}.items():
+    for name, count in {"_PAIRS": 1_500, "_VALID": 3, "_TEST": 7, "_SHOWN": 5, "_STEPS": 4}.items():
         monkeypatch.setattr(module, name, count)
     shape = {"d_model": 16, "d_ff": 23, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
     smaller = {"model": shape, "tokenizer": {"vocab_size": 600}}
@@ -60,6 +60,12 @@ def test_demo_trains_translates_and_prints_the_next_commands(tmp_path, capsys, m
     again = capsys.readouterr()
     assert "this run is finished (max_minutes)" in again.err
     assert again.out == out
+
+
+@pytest.mark.usefixtures("smaller")
+def test_demo_makes_the_same_number_of_steps_on_every_machine(tmp_path, capsys):
+    assert clearhead("demo", "--out", tmp_path / "demo") == 0
+    assert "finished by max_steps after 4 steps" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("smaller")
