@@ -140,7 +140,7 @@ def _commands(group: typer.core.TyperGroup, called: str) -> list[str]:
             is_option = parameter.param_type_name == "option"
             label = ", ".join(parameter.opts) if is_option else (parameter.metavar or parameter.name.upper())
             rows = panels.setdefault(parameter.rich_help_panel or "", [])
-            rows.append(f"| `{label}` | {_cell(parameter.help or '')} |")
+            rows.append(f"| `{_cell(label)}` | {_cell(parameter.help or '')} |")
         for panel, rows in panels.items():
             lines += ["", f"| {panel} | |", "| --- | --- |", *rows]
     return lines
