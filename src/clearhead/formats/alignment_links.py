@@ -84,7 +84,7 @@ class GivenLinks:
         texts = [pair.source, pair.target]
         texts[self.is_swapped] = split_tag(texts[self.is_swapped], self.tagged)[1]
         words = [_inner_words(text, by_character=self.by_character) for text in texts]
-        found: set[Link] = set()
+        links: set[Link] = set()
         for written in line.split():
             match = _LINK.fullmatch(written)
             if match is None:
@@ -97,8 +97,8 @@ class GivenLinks:
                         f"words counted from {self.base}; data.alignment_base and data.alignment_words say how they "
                         f"are counted, or is the text spaced otherwise?"
                     )
-            found.update((left, right) for left in words[0][link[0]] for right in words[1][link[1]])
-        return tuple(sorted(found))
+            links.update((left, right) for left in words[0][link[0]] for right in words[1][link[1]])
+        return tuple(sorted(links))
 
 
 def _inner_words(text: str, *, by_character: bool) -> list[range]:
@@ -106,11 +106,11 @@ def _inner_words(text: str, *, by_character: bool) -> list[range]:
     words = words_of(text)
     if by_character:
         return [range(number, number + 1) for number in range(len(words))]
-    found, first = [], 0
+    ranges, first = [], 0
     for _, end in spaced_words(text):
         last = first
         while last < len(words) and words[last][1] <= end:
             last += 1
-        found.append(range(first, last))
+        ranges.append(range(first, last))
         first = last
-    return found
+    return ranges

@@ -140,8 +140,8 @@ class Document(ABC):
         self.language = language
         return self.filled(fillings)
 
-    def found(self, segment: DocumentSegment) -> DocumentSegment:
-        """Return a segment that was just found, after `watched_by` has seen it."""
+    def watched(self, segment: DocumentSegment) -> DocumentSegment:
+        """Return a new segment, after `watched_by` has seen it."""
         if (watch := _WATCH.get()) is not None:
             watch(self, segment)
         return segment
@@ -156,8 +156,8 @@ class Document(ABC):
         Returns:
             A reason for the reviewer; empty if the translation can be written.
         """
-        found = self.unwritable.search(translation) if self.unwritable else None
-        return f"its translation holds U+{ord(found[0]):04X}, which the format does not have" if found else ""
+        match = self.unwritable.search(translation) if self.unwritable else None
+        return f"its translation holds U+{ord(match[0]):04X}, which the format does not have" if match else ""
 
 
 @dataclass(frozen=True, slots=True)

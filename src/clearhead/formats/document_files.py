@@ -114,8 +114,8 @@ def is_same_format(path: str, other: str) -> bool:
     >>> is_same_format("messages.pot", "messages.po"), is_same_format("a.csv", "a.tsv"), is_same_format("a", "b")
     (True, False, False)
     """
-    found = DOCUMENTS.get(format_extension(path))
-    return found is not None and found == DOCUMENTS.get(format_extension(other))
+    kind = DOCUMENTS.get(format_extension(path))
+    return kind is not None and kind == DOCUMENTS.get(format_extension(other))
 
 
 def is_plain_text(path: str) -> bool:
@@ -182,19 +182,19 @@ def read_document(path: str, *, paragraphs: bool = False, **options: Any) -> Doc
     """
     refuse_foreign_format(path)
     extension, asked = format_extension(path), {name: value for name, value in options.items() if value is not None}
-    found = DOCUMENTS.get(extension)
-    if found is None and not paragraphs:
+    kind = DOCUMENTS.get(extension)
+    if kind is None and not paragraphs:
         raise DataError(f"cannot tell the format of {path}; documents end in {', '.join(sorted(DOCUMENTS))}")
     # Every format needs the whole file and random access to it, so a compressed file would have to be unpacked first.
     if (packed := Path(path).suffix.lower()) in COMPRESSIONS:
         raise DataError(f"{path} is a compressed document ({packed}); decompress it first")
-    known = ("paragraphs",) if found is None else found.options
+    known = ("paragraphs",) if kind is None else kind.options
     given = [*asked, *(["paragraphs"] if paragraphs else [])]
     if idle := [f"--{name.replace('_', '-')}" for name in given if name not in known]:
-        what = "plain text" if found is None else f"a {extension} file"
+        what = "plain text" if kind is None else f"a {extension} file"
         raise ConfigError(f"{path}: {', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no meaning for {what}")
-    if found is not None:
-        return found.read(path, asked)
+    if kind is not None:
+        return kind.read(path, asked)
     from clearhead.formats.plain_text_document import read_paragraphs
 
     return read_paragraphs(path)

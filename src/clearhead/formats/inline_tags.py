@@ -39,15 +39,15 @@ def tokens(text: str) -> list[str | Tag]:
     >>> [str(token) for token in tokens("a <g1>b</g1><x2/>")]
     ['a ', '<g1>', 'b', '</g1>', '<x2/>']
     """
-    found: list[str | Tag] = []
+    parts: list[str | Tag] = []
     end = 0
     for match in _TAG.finditer(text):
         if match.start() > end:
-            found.append(text[end : match.start()])
+            parts.append(text[end : match.start()])
         end = match.end()
         slash, pair, alone = match.groups()
-        found.append(Tag("alone", int(alone)) if alone else Tag("close" if slash else "open", int(pair)))
-    return [*found, text[end:]] if end < len(text) else found
+        parts.append(Tag("alone", int(alone)) if alone else Tag("close" if slash else "open", int(pair)))
+    return [*parts, text[end:]] if end < len(text) else parts
 
 
 def repaired_tags(translation: str, source: str, links: Collection[int] = ()) -> tuple[str, tuple[str, ...]]:
@@ -106,12 +106,12 @@ def _link_contents(source: str, links: Collection[int]) -> dict[int, _LinkConten
         if isinstance(part, Tag) and part.form == "open" and part.number in links and not link:
             link, inside = part.number, []
         elif part == Tag("close", link):
-            words = "".join(one for one in inside if isinstance(one, str)).strip()
-            contents[link] = _LinkContent(words, frozenset(one for one in inside if isinstance(one, Tag)))
+            words = "".join(token for token in inside if isinstance(token, str)).strip()
+            contents[link] = _LinkContent(words, frozenset(token for token in inside if isinstance(token, Tag)))
             link = 0
         elif link:
             inside.append(part)
-    is_alone = len(contents) == 1 and 2 * max(len(one.words) for one in contents.values()) >= size
+    is_alone = len(contents) == 1 and 2 * max(len(content.words) for content in contents.values()) >= size
     return {} if is_alone else contents
 
 

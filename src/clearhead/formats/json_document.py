@@ -88,7 +88,7 @@ class JsonStrings(Document):
             unused -= named
             if (named or keys is None) and not _HALF_PAIR.search(text) and not _ARGUMENT.fullmatch(text):
                 self._spans.append((start, end))
-                self.segments.append(self.found(DocumentSegment(text, source.line(start))))
+                self.segments.append(self.watched(DocumentSegment(text, source.line(start))))
         if unused or (keys is not None and not keys):
             which = f"the key {sorted(unused)[0]!r}" if unused else "no key"
             raise ConfigError(f"{source.path} has no string below {which}; --keys takes names of keys, such as a,b.c")

@@ -37,8 +37,8 @@ def is_variant(language: str, asked: str) -> bool:
     >>> is_variant("de_AT", "de"), is_variant("DE", "de"), is_variant("de", "de-AT"), is_variant("den", "de")
     (True, True, False, False)
     """
-    found, wanted = (name.replace("_", "-").casefold() for name in (language, asked))
-    return found == wanted or found.startswith(f"{wanted}-")
+    named, wanted = (name.replace("_", "-").casefold() for name in (language, asked))
+    return named == wanted or named.startswith(f"{wanted}-")
 
 
 def without_region(code: str) -> str:

@@ -125,16 +125,16 @@ def read_pairs(
         return file.swapped() if swap else file
 
     def all_opened() -> dict[int, PairFile]:
-        found, missing = dict[int, PairFile](), dict[int, NoSuchColumn]()
+        files, missing = dict[int, PairFile](), dict[int, NoSuchColumn]()
         for place, path in enumerate(paths):
             if os.path.isfile(path):
                 try:
-                    found[place] = opened(path)
+                    files[place] = opened(path)
                 except NoSuchColumn as error:
                     missing[place] = error
-        if missing and not (found or columns_may_be_missing):
+        if missing and not (files or columns_may_be_missing):
             raise next(iter(missing.values()))
-        return found | {place: opened(paths[place], replace(wanted, columns=None)) for place in missing}
+        return files | {place: opened(paths[place], replace(wanted, columns=None)) for place in missing}
 
     def tell(files: Sequence[PairFile]) -> None:
         if on_open is not None:
@@ -193,18 +193,18 @@ def expand_paths(paths: Iterable[str], *, notice: Callable[[str], None] | None =
     files: list[str] = []
     for path in paths:
         if os.path.isdir(path):
-            found = _files_in(path, notice)
-            if not found:
+            own = _files_in(path, notice)
+            if not own:
                 raise DataError(f"{path} is a directory without a file of pairs ({', '.join(READERS)})")
         elif os.path.exists(path) or not any(sign in path for sign in "*?["):
-            found = [path]
+            own = [path]
         else:
             matches = glob(path, recursive=True)
             # A set, because `**` matches both a directory and the files in it.
-            found = sorted({file for match in matches for file in _files_at(match, notice)})
-            if not found:
+            own = sorted({file for match in matches for file in _files_at(match, notice)})
+            if not own:
                 raise DataError(f"{path}: no file matches this pattern")
-        files += found
+        files += own
     return files
 
 

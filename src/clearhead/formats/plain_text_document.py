@@ -62,7 +62,7 @@ class Paragraphs(Document):
         """Find the paragraphs."""
         self._source = source
         self._paragraphs = list(_paragraphs(source))
-        self.segments = [self.found(DocumentSegment(one.text, source.line(one.start))) for one in self._paragraphs]
+        self.segments = [self.watched(DocumentSegment(part.text, source.line(part.start))) for part in self._paragraphs]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations in place of its paragraphs.
@@ -72,8 +72,8 @@ class Paragraphs(Document):
         """
         line_end = self._source.line_end
         return self._source.replaced(
-            (one.start, one.end, one.written(filling.text, line_end))
-            for one, filling in zip(self._paragraphs, fillings, strict=True)
+            (paragraph.start, paragraph.end, paragraph.written(filling.text, line_end))
+            for paragraph, filling in zip(self._paragraphs, fillings, strict=True)
             if filling is not None
         )
 
@@ -122,7 +122,7 @@ def _in_one_paragraph(lines: Sequence[str]) -> list[str]:
         else:
             joined[-1].append(line)
             is_text |= bool(text)
-    return [unwrapped(one) for one in joined]
+    return [unwrapped(whole) for whole in joined]
 
 
 def _parts(written: str) -> tuple[str, str, bool]:

@@ -59,9 +59,9 @@ class Message:
         """
         if self.plural is None:
             return [(self.source, self.translations[0])]
-        one = form_of_one if form_of_one < len(self.translations) else 0
-        others = [*self.translations[:one], *self.translations[one + 1 :]] or self.translations
-        return [(self.source, self.translations[one]), (self.plural, others[-1])]
+        singular = form_of_one if form_of_one < len(self.translations) else 0
+        others = [*self.translations[:singular], *self.translations[singular + 1 :]] or self.translations
+        return [(self.source, self.translations[singular]), (self.plural, others[-1])]
 
     def fields(self) -> dict[str, str]:
         """Return the fields of a header, by their lower-case names."""
@@ -80,19 +80,19 @@ def charset_of(header: Message | None, name: str) -> str | None:
         DataError: If the encoding is unknown, or cannot encode a catalogue.
     """
     declared = header.fields().get("content-type", "") if header is not None and header.is_header else ""
-    found = re.search(r"charset=\s*([^\s;]+)", declared, re.IGNORECASE)
-    if not found or found[1].upper() == PLACEHOLDER:
+    match = re.search(r"charset=\s*([^\s;]+)", declared, re.IGNORECASE)
+    if not match or match[1].upper() == PLACEHOLDER:
         return None
     try:
-        is_fit = ASCII_SAMPLE.decode(found[1]) == ASCII_SAMPLE.decode("ascii")
+        is_fit = ASCII_SAMPLE.decode(match[1]) == ASCII_SAMPLE.decode("ascii")
     except (LookupError, ValueError):  # ValueError: a name with NUL, or a failed decoding
         is_fit = False
     if not is_fit:
         raise DataError(
-            f"{name} declares the encoding {found[1][:40]!r}, which is not known or cannot hold a catalogue; "
+            f"{name} declares the encoding {match[1][:40]!r}, which is not known or cannot hold a catalogue; "
             f"if it is UTF-8, write charset=UTF-8 into its header"
         )
-    return found[1]
+    return match[1]
 
 
 def open_catalogue(
@@ -163,10 +163,10 @@ def form_of_one(rule: str) -> int:
 def forms_of(rule: str, numbers: Iterable[int]) -> list[int]:
     """Return the index of the plural form for each number; that of English if a rule cannot be evaluated."""
     numbers = list(numbers)
-    found = re.search(r"plural\s*=([^;]+)", re.sub(r"nplurals\s*=[^;]*", "", rule))
+    match = re.search(r"plural\s*=([^;]+)", re.sub(r"nplurals\s*=[^;]*", "", rule))
     try:
-        if found:
-            return [max(0, form) for form in map(c2py(found[1].strip()), numbers)]
+        if match:
+            return [max(0, form) for form in map(c2py(match[1].strip()), numbers)]
     except (ValueError, ArithmeticError, RecursionError):
         pass
     return [int(number != 1) for number in numbers]

@@ -60,10 +60,10 @@ class _Plural(NamedTuple):
             format: As in `DocumentSegment`.
             num_forms: Number of plural forms.
         """
-        one = self.form_of_one if self.form_of_one < num_forms else 0
+        singular = self.form_of_one if self.form_of_one < num_forms else 0
         # The singular `a file` does not do for 21 files, and in a language with a single form for no number.
         lacks = self.is_often and format and checked_format(texts["msgid_plural"], texts["msgid"], format)[1]
-        return [first + (place != one or num_forms == 1 or bool(lacks)) for place in range(num_forms)]
+        return [first + (place != singular or num_forms == 1 or bool(lacks)) for place in range(num_forms)]
 
 
 class _Form(NamedTuple):
@@ -194,8 +194,8 @@ class GettextCatalogue(Document):
         text = header.texts["msgstr"]
         for name, value in fields.items():
             line = f"{name}: {value}\n"
-            text, found = re.subn(rf"^{name}:.*\n?", line, text, flags=re.IGNORECASE | re.MULTILINE)
-            text += "" if found else line
+            text, count = re.subn(rf"^{name}:.*\n?", line, text, flags=re.IGNORECASE | re.MULTILINE)
+            text += "" if count else line
         text = re.sub(rf"(charset=\s*){PLACEHOLDER}\b", rf"\g<1>{charset}", text, flags=re.IGNORECASE)
         lines = ['msgstr ""', *map(quoted, re.findall(r"[^\n]*\n|[^\n]+", text))]
         return self._lines(header.places["msgstr"], lines, header.line)
@@ -214,8 +214,8 @@ class GettextCatalogue(Document):
     def _placeholder_in(self, header: CatalogueEntry) -> tuple[int, int] | None:
         first, last = next(lines for key, lines in header.places.items() if key.startswith("msgstr"))
         start = self._starts[first - 1]
-        found = _PLACEHOLDER.search(self._data[start : self._starts[last]])
-        return found and (start + found.start(1), start + found.end(1))
+        match = _PLACEHOLDER.search(self._data[start : self._starts[last]])
+        return match and (start + match.start(1), start + match.end(1))
 
     def _add(self, entry: CatalogueEntry, plural: _Plural) -> None:
         """Add the segments of a message."""
@@ -237,10 +237,10 @@ class GettextCatalogue(Document):
             place_name = f"entry {len(self._messages) + 1}, line {line}"
             segment = DocumentSegment(text, line, there[-1], is_finished, format, place=place_name)
             limit = most and LengthLimit(len(self.segments), int(most[1]))
-            self.segments.append(self.found(replace(segment, context=texts.get("msgctxt"), limit=limit)))
+            self.segments.append(self.watched(replace(segment, context=texts.get("msgctxt"), limit=limit)))
         flags = next((line.number for line in entry.lines if line.words.startswith("#,")), 0)
         # gettext writes flags after other comments, and before the previous source.
-        begins = next(one.number for one in entry.lines if not one.is_comment or one.words.startswith("#|"))
+        begins = next(row.number for row in entry.lines if not row.is_comment or row.words.startswith("#|"))
         # Comments of translators come first; notes are added at their end.
         notes = next(line.number for line in entry.lines if not _TRANSLATORS_COMMENT.match(line.words))
         old_notes = [line.number for line in entry.lines if line.words.startswith(f"# {MEMORY_NOTE}, ")]
@@ -275,7 +275,7 @@ class GettextCatalogue(Document):
         strings = _TO_LAST_STRING.match(last_line)
         assert strings is not None
         rest = last_line[strings.end() :].encode(self._charset)
-        lines = [self._encoded(one, line) for one in written]
+        lines = [self._encoded(value, line) for value in written]
         return Splice(start, end - len(rest), line_end.join(lines))
 
     def _notes(self, message: _Message, notes: Sequence[str]) -> Iterator[Splice]:

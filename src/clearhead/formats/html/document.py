@@ -101,7 +101,7 @@ class HtmlDocument(Document):
         self._page = next((token for token in cut if token.form == "start" and token.name == "html"), None)
         self.language = target_language or ""
         self.segments = [
-            self.found(DocumentSegment(passage.text, file.line(passage.start), links=passage.links))
+            self.watched(DocumentSegment(passage.text, file.line(passage.start), links=passage.links))
             for passage in self._passages
         ]
 

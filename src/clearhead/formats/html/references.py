@@ -49,10 +49,10 @@ def habits(text: str) -> dict[int, str]:
     >>> habits("a&nbsp;b&#160;c &#65;")
     {160: '&nbsp;'}
     """
-    found: dict[int, str] = {}
+    references: dict[int, str] = {}
     for reference in _TEXT_REFERENCE.findall(text):
         character = resolved(reference)
         is_plain = character.isascii() and (character.isalnum() or character.isspace())
         if reference.endswith(";") and len(character) == 1 and not is_plain:
-            found.setdefault(ord(character), reference)
-    return found
+            references.setdefault(ord(character), reference)
+    return references

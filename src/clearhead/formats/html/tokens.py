@@ -65,7 +65,7 @@ class HtmlToken(NamedTuple):
 
     def shifted(self, by: int) -> HtmlToken:
         """Return the token with its positions moved by a number of characters."""
-        moved = (one._replace(start=one.start + by, end=one.end + by) for one in self.attributes)
+        moved = (item._replace(start=item.start + by, end=item.end + by) for item in self.attributes)
         return self._replace(start=self.start + by, end=self.end + by, attributes=tuple(moved))
 
 
@@ -102,8 +102,8 @@ def _markup(text: str, start: int) -> HtmlToken:
         for empty in ("<!-->", "<!--->"):
             if text.startswith(empty, start):
                 return HtmlToken("other", start, start + len(empty))
-        found = _COMMENT_END.search(text, start + 4)
-        return HtmlToken("other", start, found.end() if found else len(text))
+        end = _COMMENT_END.search(text, start + 4)
+        return HtmlToken("other", start, end.end() if end else len(text))
     if code := _CODE.match(text, start):
         return HtmlToken("code", start, code.end())
     is_end = text.startswith("</", start)
@@ -135,8 +135,8 @@ def _raw_end(text: str, tag: HtmlToken) -> int:
     """Return the end of the text in an element that contains no markup."""
     if tag.name == "script":
         return _script_end(text, tag.end)
-    found = re.compile(rf"</{tag.name}(?=[ \t\n\r\f/>])", re.IGNORECASE).search(text, tag.end)
-    return found.start() if found else len(text)
+    end = re.compile(rf"</{tag.name}(?=[ \t\n\r\f/>])", re.IGNORECASE).search(text, tag.end)
+    return end.start() if end else len(text)
 
 
 def _script_end(text: str, start: int) -> int:

@@ -104,7 +104,7 @@ def _component(state: StateBlock, first: int, last: int, silent: bool) -> bool:
 
 def _closing_lines(text: str) -> dict[int, int]:
     """Return for each line that begins an element, the line of its closing tag, if both tags have their own lines."""
-    found: dict[int, int] = {}
+    closing: dict[int, int] = {}
     begun: dict[str, list[int]] = defaultdict(list)
     line = at = 0
     for start in _TAG_STARTS.finditer(text):
@@ -114,8 +114,8 @@ def _closing_lines(text: str) -> dict[int, int]:
         if not tag[1]:
             begun[tag[2]].append(line)
         elif begun[tag[2]]:
-            found[begun[tag[2]].pop()] = line
-    return found
+            closing[begun[tag[2]].pop()] = line
+    return closing
 
 
 def _tag(text: str, start: int) -> re.Match[str] | None:

@@ -126,14 +126,14 @@ class MarkdownDocument(Document):
         left: list[int] = []
         blocks = list(_blocks(file, environment, left))
         self._labels = frozenset(environment.get("references", ()))
-        found = [(passage, block) for block in blocks for passage in self._passages(block, left)]
+        passages = [(passage, block) for block in blocks for passage in self._passages(block, left)]
         if left:
             lines = first_few([str(line) for line in sorted(left)], SHOWN_LINES)
             self.remarks.append(
                 f"{len(left):,} paragraphs are left as they are, for their markup is not read: lines {lines}"
             )
-        found.sort(key=lambda both: (both[0].start, -both[0].end))
-        self._blocks = {(passage.start, passage.end): block for passage, block in found}
+        passages.sort(key=lambda both: (both[0].start, -both[0].end))
+        self._blocks = {(passage.start, passage.end): block for passage, block in passages}
         self._ids = dict(self._linked_headings(blocks))
         is_written = any(block.kind in _HEADINGS and has_own_ids(block.text) for block in blocks)
         if self._ids and not is_written:
@@ -143,10 +143,10 @@ class MarkdownDocument(Document):
                 f"their ids are written, such as # Words {{#id}}: {ids}"
             )
             self._ids = {}
-        self._found = [passage for passage, _ in found]
+        self._found = [passage for passage, _ in passages]
         self._descriptions = [(passage.start, passage.end) for passage in self._found if passage.kind == "description"]
         self.segments = [
-            self.found(DocumentSegment(passage.text, file.line(passage.start), links=passage.links))
+            self.watched(DocumentSegment(passage.text, file.line(passage.start), links=passage.links))
             for passage in self._found
         ]
 
@@ -170,15 +170,15 @@ class MarkdownDocument(Document):
         linked = linked_ids(self._file.text)
         headings = [block for block in blocks if block.kind in _HEADINGS] if linked else []
         for block, ids in zip(headings, heading_ids(map(self._shown, headings)), strict=True):
-            if found := sorted(ids & linked):
-                yield (block.file_starts[0], block.in_file(len(block.text))), found[0]
+            if targets := sorted(ids & linked):
+                yield (block.file_starts[0], block.in_file(len(block.text))), targets[0]
 
     def _shown(self, block: _Block) -> str:
         """Return the words and the code of a block."""
         events = scanned(block.text, self._is_label).events
         code = (block.text[one.start : one.end].strip("`") if one.form == "alone" else one.words for one in events)
         return "".join(
-            part for part, one in zip(code, events, strict=True) if one.form in ("alone", "words") and one.is_seen
+            part for part, event in zip(code, events, strict=True) if event.form in ("alone", "words") and event.is_seen
         )
 
     def problem(self, number: int, translation: str) -> str:
@@ -201,7 +201,7 @@ class MarkdownDocument(Document):
             for passage in html_passages(self._file.text, cut):
                 events = scanned(own := self._file.text[passage.start : passage.end], self._is_label).events
                 if passage.kind == "text" and any(
-                    one.form != "words" and own[one.start] in _MARKDOWN for one in events
+                    event.form != "words" and own[event.start] in _MARKDOWN for event in events
                 ):
                     left.append(self._file.line(passage.start))
                 else:

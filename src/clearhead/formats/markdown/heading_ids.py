@@ -41,16 +41,16 @@ def heading_ids(headings: Iterable[str]) -> Iterator[frozenset[str]]:
     times: Counter[tuple[str, str]] = Counter()
     for heading in headings:
         plain = normalized(heading, "NFKD").encode("ascii", "ignore").decode()
-        found = set()
+        ids = set()
         for made, mark in (
             (_SPACES.sub("-", _NO_WORD.sub("", heading).strip().lower()), "-"),
             (_RUN_OF_SPACES.sub("-", _NO_WORD.sub("", plain).strip().lower()), "_"),
         ):
             number = times[made, mark]
             times[made, mark] += 1
-            found.add(f"{made}{mark}{number}" if number else made)
-        yield frozenset(found)
+            ids.add(f"{made}{mark}{number}" if number else made)
+        yield frozenset(ids)
 
 
 def _ids(pattern: re.Pattern[str], text: str) -> frozenset[str]:
-    return frozenset(found for match in pattern.finditer(text) for found in match.groups() if found)
+    return frozenset(name for match in pattern.finditer(text) for name in match.groups() if name)

@@ -142,10 +142,10 @@ class _Scanner:
         if at < len(text):
             self._words(at, len(text))
         self._emphasise(0)
-        found = MarkdownInlineText(descriptions=sorted(self._descriptions))
+        inline = MarkdownInlineText(descriptions=sorted(self._descriptions))
         for node in self._nodes:
-            found.events += node.events() if isinstance(node, _Delimiters) else [node]
-        return found
+            inline.events += node.events() if isinstance(node, _Delimiters) else [node]
+        return inline
 
     def _words(self, start: int, end: int, words: str | None = None) -> int:
         self._nodes.append(InlineEvent("words", start, end, self._text[start:end] if words is None else words))
@@ -258,11 +258,11 @@ class _Scanner:
         """Return the position after the next occurrence of a string; a string once not found is not searched again."""
         if wanted in self._absent:
             return None
-        found = self._text.find(wanted, at)
-        if found < 0:
+        place = self._text.find(wanted, at)
+        if place < 0:
             self._absent.add(wanted)
             return None
-        return found + len(wanted)
+        return place + len(wanted)
 
     def _delimiter_run(self, start: int) -> int:
         text, character = self._text, self._text[start]
@@ -405,5 +405,5 @@ def _is_punctuation(character: str) -> bool:
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return at if found is None else found.end()
+    match = pattern.match(text, at)
+    return at if match is None else match.end()

@@ -157,8 +157,8 @@ def _escaped(words: str, escape: str, before: str, behind: str, around: Surround
         words = _special(escape == "all", around.escaped - _OTHERWISE.get(kind, frozenset("."))).sub(r"\\\g<0>", words)
         if kind == "cell" and escape != "all":
             words = _PIPE.sub(r"\\|", words)
-    if escape in ("start", "all") and before[-1:] in ("", "\n") and (found := _LINE_START.match(words)):
-        at = found.start(3) if found[3] else 0
+    if escape in ("start", "all") and before[-1:] in ("", "\n") and (match := _LINE_START.match(words)):
+        at = match.start(3) if match[3] else 0
         words = f"{words[:at]}\\{words[at:]}"
     # A backslash does not help in code that a backtick before the image would begin, nor above `---`, which makes
     # even a line with an escaped `|` the head of a table.

@@ -94,13 +94,11 @@ class Subtitles(Document):
         self._source = source
         self._is_webvtt = is_webvtt
         self._references = {**habits(source.text), ord("&"): "&amp;", ord("<"): "&lt;"}
-        found = [
-            (lines, _cue(source.text, lines, is_webvtt=is_webvtt)) for lines in _texts(source, is_webvtt=is_webvtt)
-        ]
-        self._cues = [cue for _, cue in found if cue is not None]
+        cues = [(lines, _cue(source.text, lines, is_webvtt=is_webvtt)) for lines in _texts(source, is_webvtt=is_webvtt)]
+        self._cues = [cue for _, cue in cues if cue is not None]
         self.segments = [
-            self.found(DocumentSegment(cue.text, source.line(lines[0].start)))
-            for lines, cue in found
+            self.watched(DocumentSegment(cue.text, source.line(lines[0].start)))
+            for lines, cue in cues
             if cue is not None
         ]
 

@@ -69,24 +69,24 @@ def read_subtitles(source: str, target: str) -> Iterator[SentencePair]:
         if cue.best in middle_of_source:
             groups[cue.best][1].append(number)
     paired = [{number for group in groups.values() for number in group[side]} for side in (0, 1)]
-    found = [
+    pairs = [
         (
             min(sources[left[0]].start, targets[right[0]].start),
             SentencePair(_joined(sources, left), _joined(targets, right), f"{source}:{sources[left[0]].line}"),
         )
         for left, right in groups.values()
     ]
-    found += [
+    pairs += [
         (cue.start, SentencePair(cue.text, "", f"{source}:{cue.line}", skipped="unpaired"))
         for number, cue in enumerate(sources)
         if number not in paired[0]
     ]
-    found += [
+    pairs += [
         (cue.start, SentencePair("", cue.text, f"{target}:{cue.line}", skipped="unpaired"))
         for number, cue in enumerate(targets)
         if number not in paired[1]
     ]
-    yield from (pair for _, pair in sorted(found, key=lambda item: item[0]))
+    yield from (pair for _, pair in sorted(pairs, key=lambda item: item[0]))
 
 
 def _joined(cues: Sequence[_Cue], numbers: Sequence[int]) -> str:

@@ -152,8 +152,8 @@ def _chosen(path: str, schema: pa.Schema, wanted: Wanted) -> tuple[tuple[str, st
     types = ", ".join(f"{column.name[:40]!r} ({column.type})" for column in columns[:20])
     if len(names) - len(others) < 2:
         raise ConfigError(f"{path} has no two columns of text: {types or 'no columns'}")
-    found = choose_columns(path, [[""] * len(names)], wanted, names=names, others=others, is_named=True)
-    chosen = found.source, found.target
+    picked = choose_columns(path, [[""] * len(names)], wanted, names=names, others=others, is_named=True)
+    chosen = picked.source, picked.target
     if others & {*chosen} or any(names.count(names[place]) > 1 for place in chosen):
         raise ConfigError(f"{path}: the columns to read must hold text and have names of their own; it has {types}")
     fields = names[chosen[0]], names[chosen[1]]

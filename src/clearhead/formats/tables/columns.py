@@ -191,16 +191,16 @@ def _of_languages(path: str, wanted: Wanted, names: Sequence[str], sides: Sequen
         ConfigError: If no such columns exist, or the choice is ambiguous.
     """
     asked = wanted.from_lang, wanted.to_lang
-    found = [None if language is None else _of_language(path, language, names, sides) for language in asked]
-    others = [side for side in sides if side not in found]
-    if found[0] == found[1] or (None in found and len(others) != 1):
+    places = [None if language is None else _of_language(path, language, names, sides) for language in asked]
+    others = [side for side in sides if side not in places]
+    if places[0] == places[1] or (None in places and len(others) != 1):
         words = " and ".join(repr(language) for language in asked if language is not None)
         there = _listed([names[side] for side in sides])
         raise ConfigError(
             f"{path}: the languages asked for are {words}, which leaves open two columns; it has {there}; give two "
             f"different ones with --from-lang and --to-lang"
         )
-    source, target = (others[0] if place is None else place for place in found)
+    source, target = (others[0] if place is None else place for place in places)
     return source, target
 
 
@@ -210,10 +210,10 @@ def _of_language(path: str, language: str, names: Sequence[str], sides: Sequence
     Raises:
         ConfigError: If there is no such column, or more than one.
     """
-    found = [side for side in sides if is_variant(_meaning(names[side]) or "", language)]
-    if len(found) == 1:
-        return found[0]
-    which = "no column" if not found else "several columns"
+    places = [side for side in sides if is_variant(_meaning(names[side]) or "", language)]
+    if len(places) == 1:
+        return places[0]
+    which = "no column" if not places else "several columns"
     there = _listed([names[side] for side in sides])
     raise ConfigError(
         f"{path} has {which} of the language {language!r}; it has {there}; say with --columns which two to read"

@@ -100,7 +100,7 @@ class Table(Document):
         there = self._text(target) if to_column != from_column else ""
         self._rows.append(_Row(target, missing))
         self.segments.append(
-            self.found(
+            self.watched(
                 DocumentSegment(
                     self._text(source), self._source.line(source.start), there, bool(there.strip()), place=place
                 )
@@ -277,10 +277,10 @@ class _Cut:
         return map(self._cell_at, islice(accumulate(lengths, initial=row[0]), len(lengths)))
 
     def _cell_at(self, place: int) -> _Cell:
-        found = self._cell.match(self._source.text, place)
-        assert found is not None
-        group = 2 if found[1] is None else 1
-        return _Cell(*found.span(group), group == 1)
+        match = self._cell.match(self._source.text, place)
+        assert match is not None
+        group = 2 if match[1] is None else 1
+        return _Cell(*match.span(group), group == 1)
 
     def _problem(self, place: int, *, is_first: bool) -> tuple[int, str]:
         """Return where and why a row cannot be read on from a place: a separator, or the start of the row."""

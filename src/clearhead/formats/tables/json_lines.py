@@ -82,7 +82,7 @@ def side_names(languages: tuple[str, str]) -> tuple[str, str]:
 def _chosen(path: str, rows: list[dict[str, Any]], wanted: Wanted) -> tuple[str, str]:
     names = list(dict.fromkeys(name for row in rows for name in row))
     kinds = [{type(row[name]) for row in rows if row.get(name) is not None} for name in names]
-    others = frozenset(place for place, found in enumerate(kinds) if found and str not in found)
+    others = frozenset(place for place, kind in enumerate(kinds) if kind and str not in kind)
     cells = [[value if isinstance(value := row.get(name), str) else "" for name in names] for row in rows]
     chosen = choose_columns(path, cells, wanted, names=names, others=others, is_named=True)
     return names[chosen.source], names[chosen.target]
@@ -107,15 +107,15 @@ def _pairs(path: str, lines: Iterator[str], is_nested: bool, source: str, target
 
 def _texts(row: dict[str, Any], source: str, target: str) -> tuple[tuple[str, str] | None, str]:
     """Return both texts, or None and the reason; `null` counts as an empty text."""
-    found: list[str] = []
+    texts: list[str] = []
     for key in (source, target):
         if key not in row:
             return None, f"there is no {key!r}"
         value = "" if row[key] is None else row[key]
         if not isinstance(value, str):
             return None, f"{key!r} is no text"
-        found.append(value)
-    return (found[0], found[1]), ""
+        texts.append(value)
+    return (texts[0], texts[1]), ""
 
 
 def _parsed(line: str) -> tuple[dict[str, Any] | None, str]:

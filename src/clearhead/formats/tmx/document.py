@@ -102,7 +102,7 @@ class TmxDocument(Document):
                 languages.add_unit(language for language, text in texts_of(element) if text is not None)
         self.segments: list[DocumentSegment] = []
         self._units: list[_Unit] = []
-        if not languages.found:
+        if not languages.names:
             return
         self._source, self._target = _languages(name, languages, source_language, from_lang, to_lang)
         self.target_languages = [self._target]
@@ -142,10 +142,10 @@ class TmxDocument(Document):
         present = "" if target is None else numbers.read(target, keeps_space=keeps_space, protects_tags=True).text
         is_finished = target is not None and not target.is_blank
         self.segments.append(
-            self.found(DocumentSegment(read.text, source.tag.line, present, is_finished, links=read.links))
+            self.watched(DocumentSegment(read.text, source.tag.line, present, is_finished, links=read.links))
         )
         versions = unit.children("tuv")
-        attribute = "xml:lang" if any(LANGUAGE in one.tag.attributes for one in versions) else "lang"
+        attribute = "xml:lang" if any(LANGUAGE in version.tag.attributes for version in versions) else "lang"
         place = versions[-1].end, self._file.space_before(versions[-1].start)
         self._units.append(_Unit(read, target, place, attribute))
 
@@ -184,18 +184,18 @@ def _languages(
     Raises:
         ConfigError: If the file has no text in `from_lang`, the choice is ambiguous, or both languages are the same.
     """
-    found = languages.found
-    there = ", ".join(found[:SHOWN_LANGUAGES])
-    if from_lang is not None and not any(is_variant(language, from_lang) for language in found):
+    names = languages.names
+    there = ", ".join(names[:SHOWN_LANGUAGES])
+    if from_lang is not None and not any(is_variant(language, from_lang) for language in names):
         raise ConfigError(f"{name} has no text in {from_lang!r}; its languages: {there}")
     source, target = from_lang, to_lang
     if source is None:
-        open_to_it = [language for language in found if to_lang is None or not is_variant(language, to_lang)]
+        open_to_it = [language for language in names if to_lang is None or not is_variant(language, to_lang)]
         named = [language for language in open_to_it if are_related(language, source_language)]
-        if named or len(open_to_it) == 1 or (to_lang is None and len(found) == 2):
+        if named or len(open_to_it) == 1 or (to_lang is None and len(names) == 2):
             source = [*named, *open_to_it][0]
     if source is not None and target is None:
-        others = [language for language in found if not is_variant(language, source)]
+        others = [language for language in names if not is_variant(language, source)]
         target = others[0] if len(others) == 1 else None
     if source is None or target is None:
         example = languages.example(from_lang or source_language, to_lang)
@@ -204,5 +204,5 @@ def _languages(
         )
     if spelt_alike(source) == spelt_alike(target):
         raise ConfigError(f"{name}: source and translation are both to be in {source!r}; its languages: {there}")
-    spelt = [language for language in found if spelt_alike(language) == spelt_alike(target)]
+    spelt = [language for language in names if spelt_alike(language) == spelt_alike(target)]
     return source, spelt[0] if spelt else language_tags((source, target))[1]

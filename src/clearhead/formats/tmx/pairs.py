@@ -59,12 +59,12 @@ def write_tmx(path: str | None, pairs: Iterable[SentencePair], languages: tuple[
 
 def _read(path: str) -> UnitFile:
     forbidden: list[tuple[int, int]] = []
-    root, found = elements(read_events(path, forbidden), UNITS, max_size=MAX_SIZE)
+    root, units = elements(read_events(path, forbidden), UNITS, max_size=MAX_SIZE)
     refuse_other(root, display_name(path))
-    first = [*islice(found, 1)]
+    first = [*islice(units, 1)]
     source_language = language_of(first[0][0].tag.attributes, "srclang") if first else ""
     version = root.attributes.get("version", "")[:10]
-    return UnitFile(f"TMX {version}".strip(), source_language, read_units(path, chain(first, found), _units, forbidden))
+    return UnitFile(f"TMX {version}".strip(), source_language, read_units(path, chain(first, units), _units, forbidden))
 
 
 def _units(element: XmlElement, said: Mapping[str, str]) -> Sequence[TranslationUnit]:

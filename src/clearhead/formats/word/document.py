@@ -90,9 +90,9 @@ class WordDocument(Document):
                 raise DataError(f"{name} has {tags:,} tags, and the most is {MOST_TAGS:,}; divide the document")
             body = Area()
             self._parts = {part: _text_part(data, f"{name}: {part}", body) for part, data in unpacked.items()}
-        passages = [found for part in self._parts.values() for found in zip(part.passages, part.places, strict=True)]
+        passages = [item for part in self._parts.values() for item in zip(part.passages, part.places, strict=True)]
         self.segments = [
-            self.found(DocumentSegment(passage.text, number, links=passage.links, place=place))
+            self.watched(DocumentSegment(passage.text, number, links=passage.links, place=place))
             for number, (passage, place) in enumerate(passages, start=1)
         ]
 
@@ -125,9 +125,9 @@ class WordDocument(Document):
 
     def _check(self, fillings: Iterable[Filling | None], first: int) -> None:
         for number, filling in enumerate(fillings, start=first + 1):
-            if filling is not None and (found := UNWRITABLE.search(filling.text)):
+            if filling is not None and (match := UNWRITABLE.search(filling.text)):
                 raise DataError(
-                    f"{self._name}, paragraph {number}: the translation holds U+{ord(found[0]):04X}, which XML cannot"
+                    f"{self._name}, paragraph {number}: the translation holds U+{ord(match[0]):04X}, which XML cannot"
                 )
 
 
@@ -169,7 +169,7 @@ def _text_parts(archive: ZipFile, name: str) -> tuple[list[str], str]:
         )
     if (types := names.get(_usual(_CONTENT_TYPES))) is None:
         raise DataError(f"{name} is a zip file, but no DOCX file: it has no {_CONTENT_TYPES}")
-    found: list[tuple[int, str]] = []
+    parts: list[tuple[int, str]] = []
     styles = ""
     for event in word_events(_unpacked(archive, types, name), f"{name}: {_CONTENT_TYPES}"):
         said = event.attributes if isinstance(event, StartTag) else {}
@@ -177,12 +177,12 @@ def _text_parts(archive: ZipFile, name: str) -> tuple[list[str], str]:
         if part is None:
             continue
         if text_type := _TEXT_TYPE.fullmatch(said.get("ContentType", "")):
-            found.append((_ORDER.index(text_type[1]), part))
+            parts.append((_ORDER.index(text_type[1]), part))
         elif said.get("ContentType") == _STYLES_TYPE:
             styles = part
-    if not any(order == 0 for order, _ in found):
+    if not any(order == 0 for order, _ in parts):
         raise DataError(f"{name} is no DOCX file: it has no document of Word in it")
-    return [part for _, part in sorted(set(found))], styles
+    return [part for _, part in sorted(set(parts))], styles
 
 
 def _usual(part: str) -> str:
@@ -202,7 +202,7 @@ def _unpacked(archive: ZipFile, part: str, name: str) -> bytes:
 
 
 def _text_part(data: bytes, name: str, body: Area) -> _TextPart:
-    found: dict[tuple[int, int], WordParagraph] = {}
+    by_place: dict[tuple[int, int], WordParagraph] = {}
     passages: list[tuple[Passage, Callable[[], str]]] = []
     in_box = partial(body.next, "text box paragraph")
     for outer, area in paragraphs(data, name, body):
@@ -211,9 +211,9 @@ def _text_part(data: bytes, name: str, body: Area) -> _TextPart:
             paragraph = WordParagraph(data, element)
             if paragraph.passage is not None:
                 passages.append((paragraph.passage, area.next_paragraph if element is outer else in_box))
-                found[paragraph.passage.start, paragraph.passage.end] = paragraph
-    passages.sort(key=lambda one: (one[0].start, -one[0].end))
-    return _TextPart(data, found, [passage for passage, _ in passages], [name_next() for _, name_next in passages])
+                by_place[paragraph.passage.start, paragraph.passage.end] = paragraph
+    passages.sort(key=lambda item: (item[0].start, -item[0].end))
+    return _TextPart(data, by_place, [passage for passage, _ in passages], [name_next() for _, name_next in passages])
 
 
 def _filled_part(part: _TextPart, fillings: Sequence[Filling | None]) -> bytes:
@@ -253,16 +253,16 @@ def in_language(data: bytes, name: str, language: str) -> bytes:
     """
     language = language.replace("_", "-")
     events = word_events(data, name)
-    found = [
+    elements = [
         with_positions(read_element(events, event, math.inf), data)
         for event in events
         if isinstance(event, StartTag) and event.name == f"{WORD}lang"
     ]
-    usual = found[0].tag.attributes.get(f"{WORD}val", "") if found else ""
+    usual = elements[0].tag.attributes.get(f"{WORD}val", "") if elements else ""
     if not usual or is_variant(usual, language):
         return data
     splices: list[Splice] = []
-    for element in found:
+    for element in elements:
         if element.tag.attributes.get(f"{WORD}val") == usual:
             tag = data[element.start : element.content].decode()
             splices.append(Splice(element.start, element.content, _in_language(tag, language).encode()))
@@ -271,7 +271,7 @@ def in_language(data: bytes, name: str, language: str) -> bytes:
 
 def _in_language(tag: str, language: str) -> str:
     """Return a `w:lang` with another language; East Asian and right-to-left text have an attribute of their own."""
-    prefix = found[1] or "" if (found := _ATTRIBUTE.search(tag)) else ""
+    prefix = match[1] or "" if (match := _ATTRIBUTE.search(tag)) else ""
     tag = with_attribute(tag, f"{prefix}val", language)
     if without_region(language) in _EAST_ASIAN:
         return with_attribute(tag, f"{prefix}eastAsia", language)

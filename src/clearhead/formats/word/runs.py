@@ -136,10 +136,10 @@ def _ruby_base(element: XmlElement) -> list[XmlElement]:
     """Return the runs below the reading of a `w:ruby`, or of a run that has nothing else; empty for other elements."""
     shown = [element]
     if element.tag.name == f"{WORD}r":
-        shown = [one for one in element.elements if one.tag.name != f"{WORD}rPr" and one.tag.name not in _DROPPED]
-    if [one.tag.name for one in shown] != [f"{WORD}ruby"]:
+        shown = [part for part in element.elements if part.tag.name != f"{WORD}rPr" and part.tag.name not in _DROPPED]
+    if [part.tag.name for part in shown] != [f"{WORD}ruby"]:
         return []
-    return next((one.elements for one in shown[0].elements if one.tag.name == f"{WORD}rubyBase"), [])
+    return next((part.elements for part in shown[0].elements if part.tag.name == f"{WORD}rubyBase"), [])
 
 
 def _inside(element: XmlElement) -> list[XmlElement]:

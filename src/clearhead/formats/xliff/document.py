@@ -119,7 +119,7 @@ class XliffDocument(Document):
         """
         self._file = XmlFile(data, name, skip_bad_units=skip_bad_units)
         self.skipped = self._file.skipped
-        root, found = self._file.elements(UNITS)
+        root, elements = self._file.elements(UNITS)
         self._is_first_version = version_of(root, name).startswith("1.")
         self._counts_code_points = SIZE_RESTRICTION.split()[1] in self._file.source.text and {
             tag.attributes.get("generalProfile") for tag in self._file.start_tags("profiles")
@@ -133,7 +133,7 @@ class XliffDocument(Document):
         self.segments: list[DocumentSegment] = []
         self._units: list[_Unit] = []
         self.target_languages = languages = set[str]()
-        for element, said in found:
+        for element, said in elements:
             languages.update(filter(None, [said.get(names[1], "").strip()]))
             for unit in units_of(element, said):
                 if not _other_language(said, asked):
@@ -157,8 +157,8 @@ class XliffDocument(Document):
             chosen = fillings[unit.first : unit.first + len(unit.parts)]
             if any(filling is not None for filling in chosen):
                 changes += self._changes(unit, chosen)
-                if not self._is_first_version and (found := self._suggested(unit, chosen)):
-                    candidates.setdefault(unit.read.around.start, (unit.read.around, []))[1].append(found)
+                if not self._is_first_version and (suggested := self._suggested(unit, chosen)):
+                    candidates.setdefault(unit.read.around.start, (unit.read.around, []))[1].append(suggested)
         changes += (self._candidates(*of_unit) for of_unit in candidates.values())
         return self._file.spliced(changes)
 
@@ -249,11 +249,11 @@ class XliffDocument(Document):
         is_finished = there is not None and not is_empty(there) and not is_unfinished
         if is_translated := unit.translates(text):
             parts.append(self._part(unit, text, there, unit.protected, is_finished=is_finished))
-        found = exceptions_in(unit, text, in_target=False)
+        exceptions = exceptions_in(unit, text, in_target=False)
         translated = exceptions_in(unit, there, in_target=True)
         # Without all its counterparts in a finished translation, it is not known which of them is missing there.
-        is_kept = is_finished and (is_translated or not found.keys() <= translated.keys())
-        for name, inner in found.items():
+        is_kept = is_finished and (is_translated or not exceptions.keys() <= translated.keys())
+        for name, inner in exceptions.items():
             inner_there = translated.get(name)
             is_done = inner_there is not None and not is_empty(inner_there) and not is_unfinished
             protected = frozenset[str](), frozenset[str]()
@@ -286,7 +286,7 @@ class XliffDocument(Document):
             of_target = numbers.read(there, keeps_space=unit.keeps_space, protects_tags=True, protected=in_target)
             translation = of_target.text
         named = [
-            one.tag.attributes.get(key, "") for one, key in ((unit.around, "id"), (unit.element, "id"), (part, "mid"))
+            item.tag.attributes.get(key, "") for item, key in ((unit.around, "id"), (unit.element, "id"), (part, "mid"))
         ]
         ids = shortened("/".join(filter(None, dict.fromkeys(named))), MOST_ID)
         place = f"segment {len(self.segments) + 1}" + (f", id {ids}" if ids else "")
@@ -294,7 +294,7 @@ class XliffDocument(Document):
         segment = DocumentSegment(
             read.text, part.tag.line, translation, is_finished, links=read.links, place=place, limit=limit
         )
-        self.segments.append(self.found(segment))
+        self.segments.append(self.watched(segment))
         return _Part(part, read, raw)
 
     def _limit(self, unit: XliffUnit) -> LengthLimit | None:
@@ -334,7 +334,7 @@ class XliffDocument(Document):
         beside = ""
         if self._is_first_version:
             tag = with_attribute(without_attribute(tag, "state-qualifier"), "state", REVIEW_STATE)
-            if all(one is not None and one.suggestion is not None and one.suggestion.is_used for one in fillings):
+            if all(new is not None and new.suggestion is not None and new.suggestion.is_used for new in fillings):
                 tag = with_attribute(tag, "state-qualifier", EXACT_MATCH)
             beside = self._suggested(unit, fillings)
         return [*changes, (start, end, f"{space}{tag}{content}</{name}>{beside}")]
@@ -343,7 +343,7 @@ class XliffDocument(Document):
         """Return the content of a unit's target in raw XML, with the translations of its parts."""
         file, source, target = self._file, unit.source, unit.read.target
         done: list[tuple[int, int, str]] = []
-        in_parts = sorted(zip(unit.parts, fillings, strict=True), key=lambda one: one[0].element.content_end)
+        in_parts = sorted(zip(unit.parts, fillings, strict=True), key=lambda item: item[0].element.content_end)
         for (element, text, present), filling in in_parts:  # a text within another comes first
             raw = present or file.raw(element.content, element.content_end, done)
             if filling is not None:
@@ -352,10 +352,10 @@ class XliffDocument(Document):
                 done.pop()
             done.append((element.content, element.content_end, raw))
         are_unreviewed = self._unreviewed(unit, fillings)
-        counterparts = [one.target for one in unit.segments if one.target is not None]
+        counterparts = [inner.target for inner in unit.segments if inner.target is not None]
         if target is None or not counterparts or len(counterparts) < len(unit.segments):
             marked = (segment.source for segment in compress(unit.segments, are_unreviewed))
-            tags = ((one.start, one.content, self._tag_for_review(one)) for one in marked)
+            tags = ((inner.start, inner.content, self._tag_for_review(inner)) for inner in marked)
             return file.raw(source.content, source.content_end, sorted([*done, *unit.kept, *tags]))
         # What the target has besides these segments stays.
         filled: list[tuple[int, int, str]] = []
@@ -377,9 +377,9 @@ class XliffDocument(Document):
         """
         own = zip(fillings, self.segments[unit.first :], strict=False)
         of_segments = (islice(own, segment.num_parts) for segment in unit.segments)
-        found = [any(new is not None or not one.is_finished for new, one in parts) for parts in map(list, of_segments)]
-        has_marks = any(one.target is not None and is_for_review(one.target) for one in unit.segments)
-        return found if has_marks or not all(found) else [False] * len(found)
+        states = [any(new is not None or not old.is_finished for new, old in parts) for parts in map(list, of_segments)]
+        has_marks = any(segment.target is not None and is_for_review(segment.target) for segment in unit.segments)
+        return states if has_marks or not all(states) else [False] * len(states)
 
     def _tag_for_review(self, segment: XmlElement) -> str:
         """Return the start tag of a segment, marked as unreviewed."""
@@ -391,7 +391,7 @@ class XliffDocument(Document):
         """Return the translation-memory matches for the parts of a unit, as XML elements."""
         file, source = self._file, unit.source
         space, prefix = file.space_before(source.start), _prefix(file.raw(source.start, source.content))
-        found: list[str] = []
+        suggestions: list[str] = []
         for part, filling in zip(unit.parts, fillings, strict=True):
             if filling is None or (match := filling.suggestion) is None:
                 continue
@@ -403,17 +403,17 @@ class XliffDocument(Document):
                 mid = part.element.tag.attributes.get("mid") if len(unit.parts) > 1 else None
                 of_part = "" if mid is None else f' mid="{html.escape(mid)}"'
                 quality = f'match-quality="{match.percent}%"'
-                found.append(f"{space}<{prefix}alt-trans{of_part} {quality}>{texts}</{prefix}alt-trans>")
+                suggestions.append(f"{space}<{prefix}alt-trans{of_part} {quality}>{texts}</{prefix}alt-trans>")
             else:
                 quality = f'type="tm" similarity="{match.percent}.0"'
                 # A match has original data of its own, not that of its unit.
                 texts = _START_TAG.sub(lambda tag: _DATA_REFERENCE.sub("", tag[0]), texts)
-                found.append(f'{{match}} ref="#{html.escape(self._id(unit))}" {quality}>{texts}{{end}}')
-        return "".join(found)
+                suggestions.append(f'{{match}} ref="#{html.escape(self._id(unit))}" {quality}>{texts}{{end}}')
+        return "".join(suggestions)
 
     def _candidates(self, unit: XmlElement, matches: Sequence[str]) -> tuple[int, int, str]:
         """Return the change that adds matches to a unit of XLIFF 2.x."""
-        there = next((one for one in unit.children("matches") if not one.is_closed), None)
+        there = next((element for element in unit.children("matches") if not element.is_closed), None)
         prefix = "mtc:" if there is None else _prefix(self._file.raw(there.start, there.content))
         written = "".join(matches).replace("{match}", f"<{prefix}match").replace("{end}", f"</{prefix}match>")
         if there is not None:
@@ -457,17 +457,17 @@ def _present_segments(unit: XliffUnit, segments: Mapping[str, XmlElement]) -> Ma
     """
     if unit.target is None or is_empty(unit.target):
         return segments_of(unit.target) or {}
-    found = segments_of(unit.target)
+    present = segments_of(unit.target)
     # If segments are missing, the target is written anew, without what it has besides these.
-    is_kept = found is not None and (found.keys() == segments.keys() or not _has_protected(unit.target))
-    if found and is_kept and found.keys() <= segments.keys():
-        return found
+    is_kept = present is not None and (present.keys() == segments.keys() or not _has_protected(unit.target))
+    if present and is_kept and present.keys() <= segments.keys():
+        return present
     return {} if is_wholly_unfinished(unit) else None
 
 
 def _has_protected(target: XmlElement) -> bool:
     """Return whether a target has parts that are not to be translated, in which `segments_of` does not look."""
-    return any(own_translate(one.tag) is False and not is_empty(one) for one in target.within())
+    return any(own_translate(element.tag) is False and not is_empty(element) for element in target.within())
 
 
 def _other_language(said: Mapping[str, str], asked: Mapping[str, tuple[str, str]]) -> str:

@@ -50,9 +50,9 @@ def write_xliff(path: str | None, pairs: Iterable[SentencePair], languages: tupl
 
 def _read(path: str) -> UnitFile:
     forbidden: list[tuple[int, int]] = []
-    root, found = elements(read_events(path, forbidden), UNITS, max_size=MAX_SIZE)
+    root, units = elements(read_events(path, forbidden), UNITS, max_size=MAX_SIZE)
     version = version_of(root, display_name(path))
-    return UnitFile(f"XLIFF {version[:10]}", "", read_units(path, found, _translation_units, forbidden))
+    return UnitFile(f"XLIFF {version[:10]}", "", read_units(path, units, _translation_units, forbidden))
 
 
 def _translation_units(element: XmlElement, said: Mapping[str, str]) -> Iterator[TranslationUnit]:

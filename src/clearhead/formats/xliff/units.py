@@ -51,8 +51,8 @@ class XliffUnit(NamedTuple):
     @property
     def locked_segments(self) -> set[str]:
         """The `mid` of its segments that Trados has locked (`<sdl:seg id="1" locked="true"/>`)."""
-        segments = (one for part in self.around.elements if part.tag.name == "seg-defs" for one in part.elements)
-        return {one.tag.attributes.get("id", "") for one in segments if _is_locked(one.tag)}
+        segments = (inner for part in self.around.elements if part.tag.name == "seg-defs" for inner in part.elements)
+        return {inner.tag.attributes.get("id", "") for inner in segments if _is_locked(inner.tag)}
 
     @property
     def is_unfinished(self) -> bool:
@@ -78,8 +78,8 @@ def _is_locked(tag: StartTag) -> bool:
 def units_of(around: XmlElement, said: Mapping[str, str]) -> Iterator[XliffUnit]:
     """Yield the units in an element of `UNITS`, to which some attributes of `INHERITED` apply."""
     source_notes = target_notes = frozenset[str]()
-    stored = (one for part in around.children("originalData") for one in part.children("data"))
-    data = {one.tag.attributes.get("id", ""): one.text for one in stored}
+    stored = (entry for part in around.children("originalData") for entry in part.children("data"))
+    data = {entry.tag.attributes.get("id", ""): entry.text for entry in stored}
     for element in [around] if around.tag.name == "trans-unit" else around.elements:
         if element.tag.namespace != around.tag.namespace or element.tag.name not in (
             "trans-unit",
@@ -110,12 +110,12 @@ def exceptions_in(unit: XliffUnit, text: XmlElement | None, *, in_target: bool) 
     if text is None:
         return {}
     seen = Counter[str]()
-    found: dict[tuple[str, int], XmlElement] = {}
+    exceptions: dict[tuple[str, int], XmlElement] = {}
     for part in translated_parts(text, is_translated=unit.translates(text), protected=unit.protected[in_target]):
         key = next((part.tag.attributes[name] for name in ("id", "mid") if name in part.tag.attributes), "")
-        found[key, seen[key]] = part
+        exceptions[key, seen[key]] = part
         seen[key] += 1
-    return found
+    return exceptions
 
 
 def segments_of(text: XmlElement | None) -> dict[str, XmlElement] | None:
@@ -124,7 +124,7 @@ def segments_of(text: XmlElement | None) -> dict[str, XmlElement] | None:
     The result is empty if nothing is marked, and None if the segments are not the whole text: there are words outside
     of them, or two have the same `mid`.
     """
-    found: dict[str, XmlElement] = {}
+    segments: dict[str, XmlElement] = {}
     is_whole = True
     waiting: list[str | XmlElement] = [] if text is None else text.parts[::-1]
     while waiting:
@@ -133,11 +133,11 @@ def segments_of(text: XmlElement | None) -> dict[str, XmlElement] | None:
             is_whole &= not part.strip()
         elif _is_segment(part):
             key = part.tag.attributes.get("mid", "")
-            is_whole &= key not in found
-            found[key] = part
+            is_whole &= key not in segments
+            segments[key] = part
         elif holds_words(part) and own_translate(part.tag) is not False:
             waiting += part.parts[::-1]
-    return found if is_whole or not found else None
+    return segments if is_whole or not segments else None
 
 
 def _is_segment(part: XmlElement) -> bool:
@@ -153,7 +153,7 @@ def unfinished_segments(unit: XliffUnit, segments: Mapping[str, XmlElement]) -> 
     """
     if not unit.is_unfinished:
         return frozenset()
-    return {key for key, one in segments.items() if is_for_review(one)} or segments.keys()
+    return {key for key, segment in segments.items() if is_for_review(segment)} or segments.keys()
 
 
 def is_wholly_unfinished(unit: XliffUnit) -> bool:
@@ -161,7 +161,7 @@ def is_wholly_unfinished(unit: XliffUnit) -> bool:
     if not unit.is_unfinished or unit.locked_segments:
         return False
     segments = unit.target.within() if unit.target is not None else ()
-    return {is_for_review(one) for one in segments if _is_segment(one)} != {False, True}
+    return {is_for_review(segment) for segment in segments if _is_segment(segment)} != {False, True}
 
 
 def is_for_review(segment: XmlElement) -> bool:

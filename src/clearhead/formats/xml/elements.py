@@ -88,11 +88,11 @@ class XmlElement:
 
     def first_children(self) -> dict[str, XmlElement]:
         """Return the first child element of each name, in the namespace of this element."""
-        found: dict[str, XmlElement] = {}
+        children: dict[str, XmlElement] = {}
         for part in self.parts:
             if isinstance(part, XmlElement) and part.tag.namespace == self.tag.namespace:
-                found.setdefault(part.tag.name, part)
-        return found
+                children.setdefault(part.tag.name, part)
+        return children
 
     def within(self) -> Iterator[XmlElement]:
         """Yield all descendants, in no particular order."""
@@ -234,15 +234,15 @@ class XmlFile:
             DataError: If the file is not well-formed, or contains something that `formats.xml.events` refuses; also
                 during iteration.
         """
-        root, found = elements(self._events(), names)
-        return root, self._good(found)
+        root, inner = elements(self._events(), names)
+        return root, self._good(inner)
 
     def _events(self) -> Iterator[XmlEvent]:
         return text_events(self._parsed, self.source.path, advice="; or leave out its unit with --skip-bad-units")
 
-    def _good(self, found: Iterator[FoundElement]) -> Iterator[FoundElement]:
+    def _good(self, candidates: Iterator[FoundElement]) -> Iterator[FoundElement]:
         self.skipped.clear()
-        for element, said in found:
+        for element, said in candidates:
             at = bisect_left(self._forbidden, (element.start,))
             if any(place < element.content_end for place, _ in self._forbidden[at : at + 1]):
                 self.skipped.append(element.tag.line)
@@ -297,13 +297,13 @@ class XmlFile:
         Args:
             changes: Start, end and new text of each range, in any order and without overlaps.
         """
-        found: list[tuple[int, int, str]] = []
+        splices: list[tuple[int, int, str]] = []
         at = position = 0
         for start, end, text in sorted(changes):
             first = position + len(self._utf8[at:start].decode())
             at, position = end, first + len(self._utf8[start:end].decode())
-            found.append((first, position, text))
-        return self.source.replaced(found)
+            splices.append((first, position, text))
+        return self.source.replaced(splices)
 
 
 def with_positions(element: XmlElement, data: bytes) -> XmlElement:
@@ -313,10 +313,10 @@ def with_positions(element: XmlElement, data: bytes) -> XmlElement:
         element: An element as `read_element` returns it.
         data: The file's text as UTF-8.
     """
-    for one in (element, *element.within()):
-        one.content = _tag_end(data, one.start)
-        one.is_closed = data.startswith(b"/>", one.content - 2)
-        one.end = one.content if one.is_closed else _tag_end(data, one.content_end)
+    for inner in (element, *element.within()):
+        inner.content = _tag_end(data, inner.start)
+        inner.is_closed = data.startswith(b"/>", inner.content - 2)
+        inner.end = inner.content if inner.is_closed else _tag_end(data, inner.content_end)
     return element
 
 

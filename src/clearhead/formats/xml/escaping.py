@@ -56,9 +56,9 @@ def xml_texts(pair: SentencePair) -> tuple[str, str]:
     ('a &lt; b', '&lt;x1/&gt;')
     """
     for side, text in (("source", pair.source), ("target", pair.target)):
-        if found := _UNWRITABLE_IN_SEGMENTS.search(text):
+        if match := _UNWRITABLE_IN_SEGMENTS.search(text):
             raise DataError(
-                f"{pair.origin}: the {side} holds U+{ord(found[0]):04X} at character {found.start() + 1}, which an XML "
+                f"{pair.origin}: the {side} holds U+{ord(match[0]):04X} at character {match.start() + 1}, which an XML "
                 f"file of segments cannot keep; replace it"
             )
     return html.escape(pair.source, quote=False), html.escape(pair.target, quote=False)

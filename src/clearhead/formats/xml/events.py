@@ -121,8 +121,8 @@ def read_events(path: str, forbidden: list[tuple[int, int]] | None = None) -> It
                 raise _undecodable(error, encoding, name, parser.num_line_ends) from None
             if forbidden is not None:
                 text, kept = _before_partial_reference(kept + text, is_final=not raw)
-                text, found = without_forbidden(text)
-                forbidden += ((num_bytes + place, code) for place, code in found)
+                text, characters = without_forbidden(text)
+                forbidden += ((num_bytes + place, code) for place, code in characters)
                 num_bytes += len(text.encode("utf-8", "surrogatepass"))
                 if len(forbidden) > MAX_FORBIDDEN:
                     raise DataError(f"{name} has more than {MAX_FORBIDDEN:,} characters that XML forbids")
@@ -168,17 +168,17 @@ def without_forbidden(text: str) -> tuple[str, list[tuple[int, int]]]:
     >>> without_forbidden("é\x1e &#x1E;&#65;")
     ('é? ??????&#65;', [(2, 30), (4, 30)])
     """
-    found: list[tuple[int, int]] = []
+    forbidden: list[tuple[int, int]] = []
     parts: list[str] = []
     at = num_bytes = 0
     for match in _CHARACTER.finditer(text):
         if (code := _forbidden_code(match)) is None:
             continue
         parts += [text[at : match.start()], "?" * len(match[0].encode())]
-        found.append((num_bytes + len(parts[-2].encode("utf-8", "surrogatepass")), code))
-        num_bytes = found[-1][0] + len(parts[-1])
+        forbidden.append((num_bytes + len(parts[-2].encode("utf-8", "surrogatepass")), code))
+        num_bytes = forbidden[-1][0] + len(parts[-1])
         at = match.end()
-    return "".join([*parts, text[at:]]), found
+    return "".join([*parts, text[at:]]), forbidden
 
 
 def _forbidden_code(match: re.Match[str]) -> int | None:
@@ -335,12 +335,12 @@ def encoding_of(start: bytes, name: str) -> str:
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if start.startswith(mark):
             return encoding
-    if (found := DECLARED_ENCODING.match(start)) is None:
+    if (match := DECLARED_ENCODING.match(start)) is None:
         return "utf-8"
-    declared = found[1].decode("ascii")
+    declared = match[1].decode("ascii")
     try:
         # Rejects codecs that decode no text, such as zlib, and UTF-16 for a declaration that is readable as ASCII.
-        is_true = found[0].decode(declared) == found[0].decode("ascii")
+        is_true = match[0].decode(declared) == match[0].decode("ascii")
         codecs.getincrementaldecoder(declared)
     except LookupError:
         raise DataError(

@@ -75,9 +75,9 @@ class InlineText:
         Raises:
             DataError: If the translation contains a character that XML forbids.
         """
-        if found := UNWRITABLE.search(translation):
+        if match := UNWRITABLE.search(translation):
             raise DataError(
-                f"{file.source.path}, line {line}: the translation holds U+{ord(found[0]):04X}, which XML does not have"
+                f"{file.source.path}, line {line}: the translation holds U+{ord(match[0]):04X}, which XML does not have"
             )
         repaired = repaired_tags(translation, self.text, self.links)[0]
         ordered = self._in_order(tokens(repaired))
@@ -222,34 +222,34 @@ def translated_parts(element: XmlElement, *, is_translated: bool, protected: fro
         is_translated: Whether it is translated itself.
         protected: As for `TagNumbers.read`.
     """
-    annotations = (one for one in _descendants(element) if one.tag.name == "sm" and own_translate(one.tag))
+    annotations = (inner for inner in _descendants(element) if inner.tag.name == "sm" and own_translate(inner.tag))
     if next(islice(annotations, MOST_ANNOTATIONS, None), None) is None:
         yield from _translated_parts(element, is_translated, {*protected})
 
 
 def _translated_parts(element: XmlElement, is_translated: bool, held: set[str]) -> Iterator[XmlElement]:
     places = {
-        one.tag.attributes.get("startRef", ""): place
-        for place, one in enumerate(element.parts)
-        if isinstance(one, XmlElement) and one.tag.name == "em"
+        inner.tag.attributes.get("startRef", ""): place
+        for place, inner in enumerate(element.parts)
+        if isinstance(inner, XmlElement) and inner.tag.name == "em"
     }
     behind = 0
     for place, part in enumerate(element.parts):
         if isinstance(part, str) or place < behind:
             continue
-        found, own = part, own_translate(part.tag)
+        marked, own = part, own_translate(part.tag)
         if part.tag.name in _ROLES:
             end = places.get(part.tag.attributes.get("id", ""), 0)
             last = element.parts[end]
             if part.tag.name != "sm" or not own or end <= place or not isinstance(last, XmlElement):
                 _annotate(part, held)
                 continue
-            found = XmlElement(part.tag, part.size, element.parts[place + 1 : end], last.start, part.end, last.start)
-        if own and (held or not is_translated) and not found.is_blank and _is_balanced(found):
-            yield found
-            yield from _translated_parts(found, True, set())
-            behind = behind if found is part else end
-        elif found is part:
+            marked = XmlElement(part.tag, part.size, element.parts[place + 1 : end], last.start, part.end, last.start)
+        if own and (held or not is_translated) and not marked.is_blank and _is_balanced(marked):
+            yield marked
+            yield from _translated_parts(marked, True, set())
+            behind = behind if marked is part else end
+        elif marked is part:
             yield from _translated_parts(part, is_translated if own is None else own, held)
 
 
@@ -268,8 +268,8 @@ def _descendants(element: XmlElement) -> Iterator[XmlElement]:
     """Yield all descendants, in the order of the file."""
     waiting = element.elements[::-1]
     while waiting:
-        yield (one := waiting.pop())
-        waiting += one.elements[::-1]
+        yield (child := waiting.pop())
+        waiting += child.elements[::-1]
 
 
 def _forbids_translation(element: XmlElement) -> bool:

@@ -86,9 +86,9 @@ def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> Pa
     name, can_be_read_again = display_name(path), os.path.isfile(path)
     languages = Languages()
     languages.add(head)
-    if not languages.found and can_be_read_again:
+    if not languages.names and can_be_read_again:
         languages.add(units)
-    if not languages.found and all(unit.defect for unit in head):  # or there is no unit
+    if not languages.names and all(unit.defect for unit in head):  # or there is no unit
         sides = wanted.from_lang or "source", wanted.to_lang or "target"
         words = file.format if head else f"{file.format}, empty"
         return PairFile(path, words, sides, _pairs(path, read, None if can_be_read_again else iter(head), *sides))
@@ -100,7 +100,7 @@ def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> Pa
         languages.add(units)  # what a refusal advises, all units decide
         source, target = _choose(name, wanted, languages, file.source_language)
 
-    sides = _in_words(source, languages.found), _in_words(target, languages.found)
+    sides = _in_words(source, languages.names), _in_words(target, languages.names)
     # A regular file is read again from the start, and opened only when iteration begins; a pipe can be read only once.
     rest = None if can_be_read_again else chain(head, units)
     return PairFile(path, file.format, sides, _pairs(path, read, rest, source, target), (source, target))
@@ -108,7 +108,7 @@ def open_units(path: str, wanted: Wanted, read: Callable[[str], UnitFile]) -> Pa
 
 def read_units(
     path: str,
-    found: Iterable[FoundElement],
+    elements: Iterable[FoundElement],
     units_of: Callable[[XmlElement, Mapping[str, str]], Iterable[TranslationUnit]],
     forbidden: Sequence[tuple[int, int]],
 ) -> Iterator[TranslationUnit]:
@@ -120,7 +120,7 @@ def read_units(
         DataError: If one of these characters is outside the units.
     """
     seen = 0
-    for element, said in found:
+    for element, said in elements:
         first = bisect_left(forbidden, (element.start,), seen)
         _refuse_forbidden(path, forbidden[seen:first])
         seen = bisect_left(forbidden, (element.content_end,), first)
@@ -169,7 +169,7 @@ class Languages:
         self._together: Counter[frozenset[str]] = Counter()
 
     @property
-    def found(self) -> list[str]:
+    def names(self) -> list[str]:
         """The distinct languages, each in its first spelling."""
         return [*self._spelt.values()]
 
@@ -206,8 +206,8 @@ class Languages:
             left = _most_common(sets, order, right, shortened(source) if source else "")
             right = _most_common(sets, order, left, right) if left else ""
             if right:
-                one, other = (self._spelling(key, shortened) for key in (left, right))
-                return f"for example --from-lang {one} --to-lang {other}"
+                first, second = (self._spelling(key, shortened) for key in (left, right))
+                return f"for example --from-lang {first} --to-lang {second}"
         return ""
 
     def _spelling(self, key: str, shortened: Callable[[str], str]) -> str:
@@ -234,29 +234,29 @@ def _without_region(language: str) -> str:
 
 
 def _choose(name: str, wanted: Wanted, languages: Languages, source_language: str) -> tuple[str, str]:
-    found = languages.found
-    there = ", ".join(map(_called, found))
+    names = languages.names
+    there = ", ".join(map(_called, names))
     for asked in (wanted.from_lang, wanted.to_lang):
-        if not _is_there(asked, found):
+        if not _is_there(asked, names):
             raise ConfigError(f"{name} has no text in {asked!r}; its languages: {there or 'it names none'}")
     source, target = wanted.from_lang, wanted.to_lang
     if source is not None and target is not None:
         if spelt_alike(source) == spelt_alike(target):
             raise ConfigError(f"{name}: source and target are both to be {source!r}; its languages: {there}")
         return source, target
-    if len(found) < 2:
+    if len(names) < 2:
         raise DataError(f"{name} has no pairs, for it has texts in one language only: {there or 'it names none'}")
     if source is None and target is None:
-        if len(found) > 2:
+        if len(names) > 2:
             raise ConfigError(
-                f"{name} has {len(found)} languages: {there}; "
+                f"{name} has {len(names)} languages: {there}; "
                 + (f"say which two to read, {example}" if (example := languages.example(source_language)) else _ALONE)
             )
-        source = next((language for language in found if are_related(language, source_language)), found[0])
+        source = next((language for language in names if are_related(language, source_language)), names[0])
     asked = target if source is None else source
     assert asked is not None
-    named = [language for language in found if language and is_variant(language, asked)] or [""]
-    others = [language for language in found if language not in named]
+    named = [language for language in names if language and is_variant(language, asked)] or [""]
+    others = [language for language in names if language not in named]
     if len(others) != 1:
         example = languages.example(wanted.from_lang or source_language, wanted.to_lang)
         raise ConfigError(
@@ -316,8 +316,8 @@ def text_places(languages: tuple[str, ...], source: str, target: str) -> tuple[i
     return first, second
 
 
-def _is_there(asked: str | None, found: Sequence[str]) -> bool:
-    return asked is None or any(_fits(language, asked) for language in found)
+def _is_there(asked: str | None, names: Sequence[str]) -> bool:
+    return asked is None or any(_fits(language, asked) for language in names)
 
 
 def _fits(language: str, asked: str | None) -> bool:
@@ -339,6 +339,6 @@ def _called(language: str) -> str:
     return language or "one without a name"
 
 
-def _in_words(chosen: str, found: Sequence[str]) -> str:
-    fitting = [language for language in found if language and _fits(language, chosen)]
+def _in_words(chosen: str, names: Sequence[str]) -> str:
+    fitting = [language for language in names if language and _fits(language, chosen)]
     return _called(chosen) if fitting in ([], [chosen]) else f"{chosen} ({', '.join(fitting)})"
