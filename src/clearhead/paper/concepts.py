@@ -64,12 +64,12 @@ def find(words: str) -> Concept:
     Raises:
         ClearheadError: If there is none; the message names the nearest.
     """
-    known = {_plain(word): one for one in CONCEPTS for word in (one.name, one.title, *one.words)}
-    if found := known.get(_plain(words)):
-        return found
-    near = [f"; did you mean {known[one].name}?" for one in get_close_matches(_plain(words), known, n=1, cutoff=0.7)]
+    known = {_plain(word): concept for concept in CONCEPTS for word in (concept.name, concept.title, *concept.words)}
+    if concept := known.get(_plain(words)):
+        return concept
+    near = [f"; did you mean {known[word].name}?" for word in get_close_matches(_plain(words), known, n=1, cutoff=0.7)]
     raise ClearheadError(
-        f"there is no concept {words!r}{''.join(near)}\nThe concepts: {', '.join(one.name for one in CONCEPTS)}"
+        f"there is no concept {words!r}{''.join(near)}\nThe concepts: {', '.join(concept.name for concept in CONCEPTS)}"
     )
 
 

@@ -223,8 +223,8 @@ _TOLERANCES = {"causality": 0.0, "positions": _SINGLE, "label_smoothing": _SINGL
 
 EQUATIONS = tuple(
     Equation(
-        one["place"], one["formula"], f"clearhead.{one['code']}", _DIFFERENCES[name], _TOLERANCES.get(name, _EXACT)
+        row["place"], row["formula"], f"clearhead.{row['code']}", _DIFFERENCES[name], _TOLERANCES.get(name, _EXACT)
     )
-    for name, one in places.EQUATIONS.items()
+    for name, row in places.EQUATIONS.items()
 )
 """All equations, in the order of the paper."""

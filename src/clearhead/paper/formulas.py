@@ -9,9 +9,9 @@ from clearhead.paper.worked_example import worked_example
 
 def formulas() -> ModelPart:
     """Return all equations with their measured differences, and figure 2 as a worked example."""
-    found = [(equation, equation.difference()) for equation in EQUATIONS]
+    differences = [(equation, equation.difference()) for equation in EQUATIONS]
     lines = ["Each is computed by our code and, independently, in plain Python loops; the largest difference is shown."]
-    for equation, difference in found:
+    for equation, difference in differences:
         verdict = "ok    " if difference <= equation.tolerance else "FAILED"
         lines += [
             "",
@@ -25,7 +25,7 @@ def formulas() -> ModelPart:
             difference <= equation.tolerance,
             f"largest difference {magnitude(difference)}, allowed {magnitude(equation.tolerance)}",
         )
-        for equation, difference in found
+        for equation, difference in differences
     ]
     lines += [*example.lines, "", *check_lines(example.checks)]
     return ModelPart(
@@ -41,7 +41,7 @@ def formulas() -> ModelPart:
                     "largest_difference": difference,
                     "tolerance": equation.tolerance,
                 }
-                for equation, difference in found
+                for equation, difference in differences
             ]
         },
         checks=(*checks, *example.checks),

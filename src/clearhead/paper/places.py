@@ -52,7 +52,7 @@ def read_table(name: str) -> dict[str, Any]:
 _TABLE = read_table("places.toml")
 EQUATIONS: Mapping[str, Mapping[str, str]] = _TABLE.pop("equation")
 """Name of an equation -> `place` (its number or section), `formula`, and `code` (the definition that computes it)."""
-PLACES = {f"{group}.{name}": Place(**one) for group, places in _TABLE.items() for name, one in places.items()}
+PLACES = {f"{group}.{name}": Place(**place) for group, places in _TABLE.items() for name, place in places.items()}
 """Name, such as `eq1.scores` -> place."""
 
 
@@ -107,10 +107,10 @@ def _lines(file: str) -> list[str]:
 @cache
 def definitions(file: str) -> dict[str, int]:
     """Return the line of each name that a file defines, and of methods, fields and attributes, as `Class.name`."""
-    found: dict[str, int] = {}
+    lines_of_names: dict[str, int] = {}
     for name, number in _defined(ast.parse("\n".join(_lines(file))).body, ""):
-        found.setdefault(name, number)
-    return found
+        lines_of_names.setdefault(name, number)
+    return lines_of_names
 
 
 def _defined(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, int]]:

@@ -124,7 +124,7 @@ def _figure(steps: list[int], rates: dict[Curve, list[float]]) -> LinePlot:
         for curve, style in zip(CURVES, styles, strict=True)
     ]
     labels = ("optimiser step", "learning rate")
-    unnamed = [replace(one, name="") for one in series]
+    unnamed = [replace(curve, name="") for curve in series]
     return LinePlot(
         title="Learning rate: d_model$^{-0.5}$ · min(step$^{-0.5}$, step · warmup$^{-1.5}$) (equation 3)",
         panels=[

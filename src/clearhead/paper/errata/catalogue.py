@@ -15,7 +15,7 @@ from clearhead.paper.errata.shapes import SHAPES_ERRATA
 from clearhead.paper.errata.weights import WEIGHTS_ERRATA
 
 _BY_TITLE = {
-    one.title: one
+    erratum.title: erratum
     for errata in (
         SCALE_ERRATA,
         WEIGHTS_ERRATA,
@@ -28,7 +28,7 @@ _BY_TITLE = {
         COSTS_ERRATA,
         HISTORY_ERRATA,
     )
-    for one in errata
+    for erratum in errata
 }
 THEMES = {theme: tuple(_BY_TITLE[title] for title in titles) for theme, titles in STATEMENTS.items()}
 """Section heading -> the errata under it."""

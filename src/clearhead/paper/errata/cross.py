@@ -81,11 +81,11 @@ def _questions_know_the_whole_prefix(queries_of: Callable[[Transformer, Tensor, 
     """
     model = small_model()
     source, target = word_ids(5, 7, 4, 2), word_ids(1, 3, 6, 9)
-    found = queries_of(model, source, target)[0]
-    moved = (found - queries_of(model, source, word_ids(1, 8, 6, 9))[0])[3].abs().max().item()
+    queries = queries_of(model, source, target)[0]
+    moved = (queries - queries_of(model, source, word_ids(1, 8, 6, 9))[0])[3].abs().max().item()
     ends = [_after_self_attention(model, target[:, : length + 1])[0, -1] for length in range(4)]
     return compared(
-        found,
+        queries,
         torch.stack(ends),
         to="the first sub-layer's",
         holds=moved > 0.01,

@@ -90,9 +90,9 @@ def _order_matters(make: Callable[[], Transformer]) -> CheckResult:
     """Any exchange of two of five words changes the states of its words, not only their order."""
     model, ids, distances = make(), word_ids(5, 7, 4, 9, 3), []
     states = model.encode(ids)[0]
-    for one, other in combinations(range(5), 2):
+    for left, right in combinations(range(5), 2):
         order = list(range(5))
-        order[one], order[other] = other, one
+        order[left], order[right] = right, left
         distances.append((model.encode(ids[:, order])[0] - states[:, order]).abs().max().item())
     return CheckResult(
         min(distances) > 0.1,

@@ -144,20 +144,20 @@ def _needs_no_source(score: Callable[[Tensor, Tensor], Tensor]) -> CheckResult:
     """
     text, sources = word_ids(1, 6, 9, 3, 2), (word_ids(5, 7, 4, 2), word_ids(8, 3, 10, 2))
     inputs = text[:, :-1]
-    one, other = (score(source, inputs).log_softmax(dim=-1) for source in sources)
-    moved = abs(sum((one - other).gather(-1, text[:, 1:, None]).flatten().tolist()))
+    first, second = (score(source, inputs).log_softmax(dim=-1) for source in sources)
+    moved = abs(sum((first - second).gather(-1, text[:, 1:, None]).flatten().tolist()))
     own = later = 0
     for place in range(inputs.size(1)):
         changed = inputs.clone()
         changed[0, place] = 4
-        is_moved = ((score(sources[0], changed).log_softmax(dim=-1) - one)[0].abs().amax(dim=-1) > EXACT).tolist()
+        is_moved = ((score(sources[0], changed).log_softmax(dim=-1) - first)[0].abs().amax(dim=-1) > EXACT).tolist()
         own += is_moved[place]
         later += sum(is_moved[:place])
     return CheckResult(
         moved < EXACT and own == inputs.size(1) and later == 0,
         f"another source sentence changes the text's log-probability by {moved:.2f} nats, {own} of 4 predictions "
         f"depend on the token before them and {later} on later ones",
-        one,
+        first,
     )
 
 

@@ -93,10 +93,10 @@ def input_of(module: nn.Module, run: Callable[[], object]) -> Tensor:
     return seen[0]
 
 
-def difference(found: Tensor, wanted: Tensor | Matrix) -> float:
+def difference(computed: Tensor, wanted: Tensor | Matrix) -> float:
     """Return the largest difference between two tensors; infinite if their shapes differ."""
     wanted = torch.as_tensor(wanted)
-    return (found - wanted).abs().max().item() if found.shape == wanted.shape else float("inf")
+    return (computed - wanted).abs().max().item() if computed.shape == wanted.shape else float("inf")
 
 
 def compared(output: Tensor, wanted: Tensor | Matrix, *, to: str, figures: str, holds: bool = True) -> CheckResult:

@@ -15,39 +15,39 @@ Checked = tuple[Erratum, ErratumResult]
 
 def errata_part() -> ModelPart:
     """Return every erratum with the figures that its test measured on the wrong and the right version."""
-    found = [(erratum, erratum.check()) for erratum in ERRATA]
+    checked = [(erratum, erratum.check()) for erratum in ERRATA]
     return ModelPart(
         title="Errata: mistakes in study notes about the paper",
-        text=report(found),
+        text=report(checked),
         data={
             "errata": [
                 {name: getattr(erratum, name) for name in ("number", "title", "wrong", "right", "source")}
                 | asdict(result)
-                for erratum, result in found
+                for erratum, result in checked
             ]
         },
         checks=tuple(
             Check(f"erratum {erratum.number}, {erratum.title}", result.holds, result.evidence)
-            for erratum, result in found
+            for erratum, result in checked
         ),
     )
 
 
-def report(found: Iterable[Checked]) -> str:
+def report(checked: Iterable[Checked]) -> str:
     """Return errata with their results and verdicts as text, ending in a newline.
 
     Args:
-        found: Errata, each with the result of its check.
+        checked: Errata, each with the result of its check.
     """
     lines: list[str] = []
-    found = tuple(found)
-    for erratum, result in found:
+    checked = tuple(checked)
+    for erratum, result in checked:
         lines += [*entry(erratum, result), ""]
-    near_misses, right_variants = other_versions([erratum for erratum, _ in found])
-    missed, refused = (sum(len(getattr(result, names)) for _, result in found) for names in ("missed", "refused"))
-    distinguished = sum(result.wrong_fails and result.right_passes for _, result in found)
+    near_misses, right_variants = other_versions([erratum for erratum, _ in checked])
+    missed, refused = (sum(len(getattr(result, names)) for _, result in checked) for names in ("missed", "refused"))
+    distinguished = sum(result.wrong_fails and result.right_passes for _, result in checked)
     lines += [
-        f"{distinguished} of {len(found)} tests fail the wrong version and pass the right one.",
+        f"{distinguished} of {len(checked)} tests fail the wrong version and pass the right one.",
         f"They fail {near_misses - missed} of {near_misses} near misses and pass {right_variants - refused} of "
         f"{right_variants} other right versions.",
     ]

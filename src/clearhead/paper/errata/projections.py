@@ -219,7 +219,7 @@ def _heads_do_not_change_the_count(make: Callable[[ModelConfig], nn.Module]) -> 
     counts = [count_weights(on_meta(partial(make, config))) for config in configs]
     return CheckResult(
         counts == [*len(_ROW_A) * [4 * _D_MODEL**2], _printed_weights(narrow)],
-        f"at h = {', '.join(map(str, _ROW_A))}: {', '.join(f'{found:,}' for found in counts[:-1])} weights; one narrow "
+        f"at h = {', '.join(map(str, _ROW_A))}: {', '.join(f'{count:,}' for count in counts[:-1])} weights; one narrow "
         f"head: {counts[-1]:,}",
         counts,
     )
@@ -267,11 +267,11 @@ def _reads_the_whole_word(queries: Callable[[MultiHeadAttention, Tensor], Tensor
     """
     layer = build(lambda: MultiHeadAttention(d_model=32, num_heads=4))
     x = standard_normal(1, 5, 32, seed=33).requires_grad_()
-    found = queries(layer, x)
-    felt = [torch.autograd.grad(number, x, retain_graph=True)[0][0, 0] != 0 for number in found[0]]
+    projected = queries(layer, x)
+    felt = [torch.autograd.grad(number, x, retain_graph=True)[0][0, 0] != 0 for number in projected[0]]
     fewest = int(torch.stack(felt).sum(dim=-1).min())
     return compared(
-        found.detach(),
+        projected.detach(),
         matmul(x[0].tolist(), head_matrices(layer)[0][0]),
         to="x W_1^Q",
         holds=fewest == 32,

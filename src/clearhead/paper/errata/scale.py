@@ -48,9 +48,9 @@ def _is_as_spread_as_unit_scores(weigh: Weigh) -> CheckResult:
     calculated number by number.
     """
     wanted = _entropy(standard_normal(_QUERIES, _KEYS, seed=3).softmax(dim=-1))
-    found = _weights_by_width(weigh, _WIDTHS)
-    entropies = {width: _entropy(weights) for width, weights in found.items()}
-    largest = found[64].amax(dim=-1).mean().item()
+    by_width = _weights_by_width(weigh, _WIDTHS)
+    entropies = {width: _entropy(weights) for width, weights in by_width.items()}
+    largest = by_width[64].amax(dim=-1).mean().item()
     return _compared_with_equation_1(
         weigh,
         max(abs(entropy - wanted) for entropy in entropies.values()) < _TOLERANCE,

@@ -83,8 +83,8 @@ def _projects_into_a_head(matrix_of: Callable[[MultiHeadAttention], Tensor]) -> 
     if matrix.shape != (12, 4):
         return CheckResult(False, f"{shapes} does not give queries of width 4", matrix)
     queries, keys = (matmul(words.tolist(), each) for each in (matrix.tolist(), head_matrices(sublayer)[1][0]))
-    found = torch.tensor(attention(queries, keys, keys)[1])
-    return compared(found, weights[0][0, 0], to="the first head's weights", figures=shapes)
+    computed = torch.tensor(attention(queries, keys, keys)[1])
+    return compared(computed, weights[0][0, 0], to="the first head's weights", figures=shapes)
 
 
 def _of_the_first_head(sublayer: MultiHeadAttention) -> Tensor:

@@ -39,7 +39,7 @@ def exercise(number: int) -> Exercise:
 
 def exercise_list() -> str:
     """Return the numbers, sections and names of all exercises, and how to go on from there."""
-    rows = [(str(one.number), one.section, one.name, _task(one)) for one in EXERCISES]
+    rows = [(str(entry.number), entry.section, entry.name, _task(entry)) for entry in EXERCISES]
     return "\n".join(
         [
             *aligned(("no", "section", "function", "task"), rows, left=4),

@@ -88,19 +88,19 @@ def check_file(file: Path, exercises: Sequence[Exercise]) -> list[Verdict]:
         ClearheadError: If the file cannot be read or run, has none of the functions, or is stopped by Ctrl-C.
     """
     names = answers_in(file)
-    found = [(one, names[one.name]) for one in exercises if one.name in names]
-    if not found:
-        one, *others = exercises
+    answered = [(task, names[task.name]) for task in exercises if task.name in names]
+    if not answered:
+        task, *others = exercises
         raise ClearheadError(
-            f"{file} has no function {one.name}{' or any other of an exercise' if others else ''}; "
-            f"`clearhead paper exercises {one.number}` shows how it begins"
+            f"{file} has no function {task.name}{' or any other of an exercise' if others else ''}; "
+            f"`clearhead paper exercises {task.number}` shows how it begins"
         )
     verdicts = []
-    for one, answer in found:
+    for task, answer in answered:
         try:
-            verdicts.append(check(one.number, answer))
+            verdicts.append(check(task.number, answer))
         except KeyboardInterrupt as error:  # an answer that does not end
-            raise ClearheadError(f"stopped at exercise {one.number}, {one.name}: it {_raised(error)}") from None
+            raise ClearheadError(f"stopped at exercise {task.number}, {task.name}: it {_raised(error)}") from None
     return verdicts
 
 
@@ -112,8 +112,8 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     """
     states = [verdict.state for verdict in verdicts]
     counts = f"{states.count('right')} right, {states.count('wrong')} not right, {states.count('open')} open"
-    following = [f"; next: {one.number}, {one.name}" for one in verdicts if one.state == "open"][:1]
-    return "\n".join([*(str(one) for one in verdicts if one.state == "wrong"), counts + "".join(following)])
+    following = [f"; next: {verdict.number}, {verdict.name}" for verdict in verdicts if verdict.state == "open"][:1]
+    return "\n".join([*(str(verdict) for verdict in verdicts if verdict.state == "wrong"), counts + "".join(following)])
 
 
 def answers_in(file: Path) -> dict[str, Any]:
@@ -199,12 +199,12 @@ def _guarded(exercise: Exercise, answer: Answer) -> Answer:
         wanted = exercise.solution(*map(_copied, arguments))
         try:
             with _settings_kept():
-                found = answer(*map(_copied, arguments))
+                result = answer(*map(_copied, arguments))
         except (Exception, SystemExit) as error:
             raise AnswerError(BLANK if "ellipsis" in _shortly(error) else f"the function {_raised(error)}") from None
-        if found is ... or (isinstance(found, list | tuple) and ... in [part for part in found if part is ...]):
+        if result is ... or (isinstance(result, list | tuple) and ... in [part for part in result if part is ...]):
             raise AnswerError(BLANK)
-        return _of_kind(found, wanted)
+        return _of_kind(result, wanted)
 
     return call
 
@@ -226,17 +226,17 @@ def _shortly(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].splitlines()[0][: LONGEST_MESSAGE // 4]
 
 
-def _of_kind(found: Any, wanted: Any) -> Any:
+def _of_kind(result: Any, wanted: Any) -> Any:
     """Return a result, as plain numbers where those are asked for.
 
     Raises:
         AnswerError: If its type or shape is another than that of the solution.
     """
-    if not isinstance(wanted, Tensor) and getattr(found, "shape", None) == ():  # of PyTorch or NumPy
-        found = found.item()
-    if _kind(found) != _kind(wanted):
-        raise AnswerError(f"the function returns {_kind(found)}, expected {_kind(wanted)}")
-    return found
+    if not isinstance(wanted, Tensor) and getattr(result, "shape", None) == ():  # of PyTorch or NumPy
+        result = result.item()
+    if _kind(result) != _kind(wanted):
+        raise AnswerError(f"the function returns {_kind(result)}, expected {_kind(wanted)}")
+    return result
 
 
 def _kind(value: Any) -> str:
@@ -264,8 +264,8 @@ def _hint(exercise: Exercise, outcomes: list[Outcome]) -> str:
     for expression, hint in exercise.wrong.items():
         if _alike(_outcomes(exercise, exercise.filled(expression)), outcomes):
             return hint
-    found = dict(zip(exercise.errata, outcomes[1:] if exercise.test else outcomes, strict=True))
-    failed = {number: each.output for number, each in found.items() if isinstance(each, CheckResult) and not each.holds}
+    tests = dict(zip(exercise.errata, outcomes[1:] if exercise.test else outcomes, strict=True))
+    failed = {number: each.output for number, each in tests.items() if isinstance(each, CheckResult) and not each.holds}
     errata = {number: ERRATA[number - 1] for number in failed}
     for number, erratum in errata.items():
         if same(erratum.test(erratum.wrong_version).output, failed[number]):
@@ -287,8 +287,8 @@ def _alike(some: Iterable[Outcome], others: Iterable[Outcome]) -> bool:
     At the first difference no further test is run.
     """
     return all(
-        same(one.output, other.output)
-        if isinstance(one, CheckResult) and isinstance(other, CheckResult)
-        else str(one) == str(other)
-        for one, other in zip(some, others, strict=True)
+        same(left.output, right.output)
+        if isinstance(left, CheckResult) and isinstance(right, CheckResult)
+        else str(left) == str(right)
+        for left, right in zip(some, others, strict=True)
     )

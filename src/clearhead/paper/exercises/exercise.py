@@ -116,31 +116,31 @@ def equals(reference: Answer, *inputs: tuple[Any, ...], of: Callable[[Answer], A
     return test
 
 
-def same(one: Any, other: Any) -> bool:
+def same(left: Any, right: Any) -> bool:
     """Return whether two results are equal, numbers up to rounding."""
-    if isinstance(one, Tensor) or isinstance(other, Tensor):
-        one, other = torch.as_tensor(one).double(), torch.as_tensor(other).double()
-        return one.shape == other.shape and torch.allclose(one, other, rtol=1e-4, atol=1e-4)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float) or isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-4)
-    return bool(one == other)
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        left, right = torch.as_tensor(left).double(), torch.as_tensor(right).double()
+        return left.shape == right.shape and torch.allclose(left, right, rtol=1e-4, atol=1e-4)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, float) or isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-4)
+    return bool(left == right)
 
 
-def _difference(arguments: tuple[Any, ...], found: Any, wanted: Any) -> str:
+def _difference(arguments: tuple[Any, ...], answer: Any, wanted: Any) -> str:
     """Return in words where a result differs from that of the reference."""
-    if isinstance(found, Tensor):
+    if isinstance(answer, Tensor):
         wanted = torch.as_tensor(wanted)
-        differs = ~torch.isclose(found.double(), wanted.double(), rtol=1e-4, atol=1e-4)
+        differs = ~torch.isclose(answer.double(), wanted.double(), rtol=1e-4, atol=1e-4)
         place = tuple(int(index) for index in differs.nonzero()[0])
         number = f"[{', '.join(map(str, place))}]" if place else "the result"
         return (
-            f"{number} is {_written(found[place].item())}, expected {_written(wanted[place].item())}; "
+            f"{number} is {_written(answer[place].item())}, expected {_written(wanted[place].item())}; "
             f"{int(differs.sum()):,} of {differs.numel():,} numbers differ"
         )
     given = "" if any(isinstance(each, Tensor) or callable(each) for each in arguments) else f" for {arguments}"
-    return f"{_written(found)}{given}, expected {_written(wanted)}"
+    return f"{_written(answer)}{given}, expected {_written(wanted)}"
 
 
 def _written(value: Any) -> str:

@@ -119,11 +119,11 @@ def _several_steps(answer: Answer) -> Answer:
     """Return a weight after some steps, each of an answer."""
 
     def weights(gradients: Sequence[float], rate: float) -> list[float]:
-        weight, first, second, found = 1.0, 0.0, 0.0, []
+        weight, first, second, history = 1.0, 0.0, 0.0, []
         for step, gradient in enumerate(gradients, start=1):
             weight, first, second = answer(weight, gradient, first, second, step, rate)
-            found.append(weight)
-        return found
+            history.append(weight)
+        return history
 
     return weights
 

@@ -109,7 +109,7 @@ Look = tuple[str, Kind, str]
 class Groups:
     """Operations in groups, and the arrows between these; the first groups are inputs and have no operations."""
 
-    found: ForwardPass
+    trace: ForwardPass
     keys: list[Hashable] = field(default_factory=list)
     operations: list[list[Operation]] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Groups:
     @property
     def rows(self) -> list[tuple[Box, list[Shape], Shape]]:
         """Each box, with the shapes of the tensors that it reads and of the one that it puts out."""
-        shapes = self.found.shapes
+        shapes = self.trace.shapes
         return [
             (box, [shapes[arrow.tensor] for arrow in self.into(group)], shapes[box.operations[-1].outputs[0]])
             for group, box in self.boxes.items()
@@ -163,7 +163,7 @@ class Groups:
 
 
 def grouped(
-    found: ForwardPass,
+    trace: ForwardPass,
     operations: Iterable[Operation],
     inputs: Iterable[int],
     key: Callable[[Operation], Hashable | None],
@@ -175,22 +175,22 @@ def grouped(
     they were given. Masks are not followed.
 
     Args:
-        found: The pass.
+        trace: The pass.
         operations: Operations of the pass, in their order.
         inputs: Numbers of the tensors that come from outside; each is a group without operations.
         key: Returns the key of an operation.
         box: Returns the box of the operations of a group.
     """
-    groups = Groups(found)
+    groups = Groups(trace)
     origin: dict[int, tuple[int, int]] = {}  # tensor -> group that put it out, and the tensor as it was put out
     for tensor in inputs:
         origin[tensor] = len(groups.keys), tensor
         groups.keys.append(f"input {tensor}")
         groups.operations.append([])
     for operation in operations:
-        read = [one for one in operation.inputs if one in origin and one not in found.masks]
+        read = [number for number in operation.inputs if number in origin and number not in trace.masks]
         if (own := key(operation)) is None:
-            origin.update({one: origin[read[0]] for one in operation.outputs if read})
+            origin.update({number: origin[read[0]] for number in operation.outputs if read})
             continue
         if groups.keys[-1:] != [own]:
             groups.keys.append(own)
@@ -198,11 +198,11 @@ def grouped(
         here = len(groups.keys) - 1
         groups.operations[here].append(operation)
         port = operation.module.rpartition(".")[2]
-        for source, tensor in (origin[one] for one in read):
+        for source, tensor in (origin[number] for number in read):
             arrow = Arrow(source, here, tensor, port)
             if source != here and arrow not in groups.arrows:
                 groups.arrows.append(arrow)
-        origin.update({one: (here, one) for one in operation.outputs if one not in found.masks})
+        origin.update({number: (here, number) for number in operation.outputs if number not in trace.masks})
     groups.boxes = {group: box(own) for group, own in enumerate(groups.operations) if own}
     return groups
 

@@ -98,14 +98,14 @@ def _weights(stacks: StackBoxes) -> Check:
         for operation in box.operations
         for name in operation.weights
     }
-    drawn = sum(number * stacks.found.model.get_parameter(name).numel() for name, number in times.items())
+    drawn = sum(number * stacks.trace.model.get_parameter(name).numel() for name, number in times.items())
     count = parameter_count(stacks.config)
     return Check("the boxes hold every weight of the model", drawn == count, f"{drawn:,}; in closed form {count:,}")
 
 
 def _widths(stacks: StackBoxes) -> Check:
     d_model = stacks.config.d_model
-    widths = [one[-1] for box, reads, _ in stacks.groups.rows if box.name.startswith("Add") for one in reads]
+    widths = [tensor[-1] for box, reads, _ in stacks.groups.rows if box.name.startswith("Add") for tensor in reads]
     return Check(
         "section 3.1: all that is added has width d_model",
         set(widths) == {d_model},
@@ -116,14 +116,14 @@ def _widths(stacks: StackBoxes) -> Check:
 class StackBoxes:
     """The boxes of figure 1 and the arrows between them."""
 
-    def __init__(self, config: ModelConfig, found: ForwardPass) -> None:
+    def __init__(self, config: ModelConfig, trace: ForwardPass) -> None:
         self.config = config
-        self.found = found
-        inputs = [one for one in (found.source, found.target) if one is not None]
-        matrices = [one.weights[0] for one in found.operations if one.name in ("embedding", "linear") and one.weights]
+        self.trace = trace
+        inputs = [tensor for tensor in (trace.source, trace.target) if tensor is not None]
+        matrices = [op.weights[0] for op in trace.operations if op.name in ("embedding", "linear") and op.weights]
         self.shared = {name for name in matrices if matrices.count(name) > 1}
         """Names of the matrices that several boxes use."""
-        self.groups = grouped(found, found.operations, inputs, self._key, self._box)
+        self.groups = grouped(trace, trace.operations, inputs, self._key, self._box)
 
     @property
     def layers_text(self) -> str:
@@ -142,7 +142,7 @@ class StackBoxes:
         """
         name = operation.module
         while name:
-            module = self.found.model.get_submodule(name)
+            module = self.trace.model.get_submodule(name)
             if type(module) in _WHOLE:
                 return name, 0
             if isinstance(module, Embedding | Residual):
@@ -154,12 +154,12 @@ class StackBoxes:
     def _box(self, operations: list[Operation]) -> Box:
         key = self._key(operations[-1])
         assert key is not None, "operations without a key belong to no group"
-        module, code = self.found.model.get_submodule(key[0]), BoxCode.of_last(operations)
-        names = [one.name for one in operations]
+        module, code = self.trace.model.get_submodule(key[0]), BoxCode.of_last(operations)
+        names = [op.name for op in operations]
         is_norm = any(map(_is_norm, operations))
         if look := _WHOLE.get(type(module)):
             name, kind, paper = look
-            is_masked = any(one.function == "causal_mask" for one in operations)
+            is_masked = any(op.function == "causal_mask" for op in operations)
             detail = self._detail(module, operations)
             return Box("Masked " * is_masked + name, kind, BoxCode.of(type(module)), operations, paper, detail)
         if isinstance(module, Residual):
@@ -181,19 +181,19 @@ class StackBoxes:
 
     def _detail(self, module: nn.Module, operations: list[Operation]) -> str:
         """Return sizes and options of a box."""
-        names, functions = [one.name for one in operations], [one.function for one in operations]
+        names, functions = [op.name for op in operations], [op.function for op in operations]
         details = ["matrix E"] if self.shared.intersection(operations[0].weights) else []
         match module:
             case Embedding() if module.scale != 1.0:
                 details.append(f"× √{self.config.d_model}")
             case MultiHeadAttention():
                 split = operations[names.index("transpose")]
-                details.append(f"{self.found.shapes[split.outputs[0]][1]} heads")
+                details.append(f"{self.trace.shapes[split.outputs[0]][1]} heads")
                 details += ["rotary"] if "rotary_positions" in functions else []
             case FeedForward():
                 activation = " ".join(name for name in names if name not in ("linear", "mul"))
                 details.append("gated " * ("mul" in names) + activation)
-                details.append(str(self.found.shapes[operations[0].outputs[0]][-1]))
+                details.append(str(self.trace.shapes[operations[0].outputs[0]][-1]))
         return ", ".join(details)
 
 
@@ -209,8 +209,8 @@ def _is_norm(operation: Operation) -> bool:
 def layout(stacks: StackBoxes) -> tuple[float, list[Part]]:
     """Return the height and the parts of the diagram."""
     columns = [
-        _Column(stacks, group, is_source=number == stacks.found.source)
-        for group, number in enumerate(one for one in (stacks.found.source, stacks.found.target) if one is not None)
+        _Column(stacks, group, is_source=number == stacks.trace.source)
+        for group, number in enumerate(side for side in (stacks.trace.source, stacks.trace.target) if side is not None)
     ]
     height = max(column.end for column in columns)
     drawn = [part for column in columns for part in column.parts()]
@@ -263,7 +263,7 @@ class _Column:
         """Return the shape of what a box puts out, beside its arrow."""
         tensor = self.groups.out_of(index)
         number = tensor[0].tensor if tensor else self.boxes[index].operations[-1].outputs[0]
-        text = shape_text(self.stacks.found.shapes[number])
+        text = shape_text(self.stacks.trace.shapes[number])
         x, y = self.centre - self.outwards * 6.0, self.out_of(index) + 9.0
         return Label(x, y, text, "shape", "start" if self.outwards < 0 else "end")
 
@@ -352,7 +352,7 @@ class _Column:
         yield Label(
             x,
             y - self._height(index) / 2 - 13.0,
-            shape_text(self.stacks.found.shapes[out[0].tensor]),
+            shape_text(self.stacks.trace.shapes[out[0].tensor]),
             "shape",
             "middle",
         )
@@ -383,12 +383,12 @@ def _memory(source: _Column, target: _Column) -> Iterator[Part]:
 
 def _legend(stacks: StackBoxes) -> Iterator[Label]:
     """Yield what the letters mean, in the free upper corner."""
-    config, found = stacks.config, stacks.found
+    config, trace = stacks.config, stacks.trace
     words = [f"{parameter_count(config):,} weights", "B sentences"]
-    words += ["S source tokens"] if found.source is not None else []
-    words += ["T target tokens"] if found.target is not None else []
+    words += ["S source tokens"] if trace.source is not None else []
+    words += ["T target tokens"] if trace.target is not None else []
     words += ["E: one matrix, shared"] if stacks.shared else []
-    left = 14.0 if found.target is not None else WIDTH / 2 + 14.0
+    left = 14.0 if trace.target is not None else WIDTH / 2 + 14.0
     yield Label(left, 24.0, f"Figure 1, {config.norm}-norm", "head")
     for place, word in enumerate(words):
         yield Label(left, 46.0 + 16.0 * place, word, "small")

@@ -63,12 +63,12 @@ def figure2(config: ModelConfig | None = None) -> ModelPart:
     ['Scale', 'MatMul', 'Mask', 'SoftMax', 'MatMul']
     """
     config = config or ModelConfig()
-    found = forward_pass(config)
-    halves = panels(found)
+    trace = forward_pass(config)
+    halves = panels(trace)
     left, right = halves
-    upper = AttentionLayout(found, left, 6.0)
-    lower = AttentionLayout(found, right, upper.end + 14.0)
-    checks = (_weights(found, left), _heads(config, right))
+    upper = AttentionLayout(trace, left, 6.0)
+    lower = AttentionLayout(trace, right, upper.end + 14.0)
+    checks = (_weights(trace, left), _heads(config, right))
     title = f"Figure 2: {config.num_heads} heads, {left.subtitle.partition(':')[0]}"
     words = described(left.groups, right.groups)
     lines = [
@@ -93,9 +93,9 @@ def figure2(config: ModelConfig | None = None) -> ModelPart:
     )
 
 
-def _weights(found: ForwardPass, panel: FigureHalf) -> Check:
+def _weights(trace: ForwardPass, panel: FigureHalf) -> Check:
     """Compare the weights with the queries and keys that they are of: one row a query, one column a key."""
-    shapes = {name: found.shapes[arrow.tensor] for name, arrow in panel.inputs}
+    shapes = {name: trace.shapes[arrow.tensor] for name, arrow in panel.inputs}
     [weights] = [out for box, _, out in panel.groups.rows if box.name == "SoftMax"]
     expected = (*shapes["Q"][:-1], shapes["K"][-2])
     return Check("equation 1: a weight for each query and key", weights == expected, shape_text(weights))
@@ -121,25 +121,25 @@ class FigureHalf:
     """Names of the arrows from outside, from left to right."""
 
 
-def panels(found: ForwardPass) -> tuple[FigureHalf, FigureHalf]:
+def panels(trace: ForwardPass) -> tuple[FigureHalf, FigureHalf]:
     """Return both halves of figure 2: scaled dot-product attention, and multi-head attention.
 
     They show the attention of the model with the most steps: cross-attention, unless self-attention also has positions.
     """
-    names = [name for name, module in found.model.named_modules() if isinstance(module, MultiHeadAttention)]
-    both = [_panels(found, name) for name in sorted(names, key=lambda name: ("cross" not in name, name))]
+    names = [name for name, module in trace.model.named_modules() if isinstance(module, MultiHeadAttention)]
+    both = [_panels(trace, name) for name in sorted(names, key=lambda name: ("cross" not in name, name))]
     return max(both, key=lambda pair: sum(len(panel.groups.boxes) for panel in pair))
 
 
-def _panels(found: ForwardPass, name: str) -> tuple[FigureHalf, FigureHalf]:
-    whole = [one for one in found.operations if f"{one.module}.".startswith(f"{name}.")]
-    inside = [one for one in whole if one.function == "scaled_dot_product_attention"]
-    attention = _groups(found, inside, lambda one: _STEPS.get(one.name), _step_box)
-    heads = _groups(found, whole, lambda one: (one.module, one.function), _part_box)
+def _panels(trace: ForwardPass, name: str) -> tuple[FigureHalf, FigureHalf]:
+    whole = [op for op in trace.operations if f"{op.module}.".startswith(f"{name}.")]
+    inside = [op for op in whole if op.function == "scaled_dot_product_attention"]
+    attention = _groups(trace, inside, lambda op: _STEPS.get(op.name), _step_box)
+    heads = _groups(trace, whole, lambda op: (op.module, op.function), _part_box)
     kind = "cross-attention" if "cross" in name else f"{name.partition('.')[0]} self-attention"
     steps = [arrow for arrow in attention.arrows if not attention.operations[arrow.source]]
     outer = [(_INPUTS.get(arrow.port, "Bias"), arrow) for arrow in heads.arrows if not heads.operations[arrow.source]]
-    letters = {size for _, arrow in outer for size in found.shapes[arrow.tensor]}
+    letters = {size for _, arrow in outer for size in trace.shapes[arrow.tensor]}
     words = ("B sentences", "S source tokens", "T target tokens")
     subtitle = f"{kind}: {', '.join(word for word in words if word[0] in letters)}"
     return (
@@ -160,33 +160,33 @@ def _panels(found: ForwardPass, name: str) -> tuple[FigureHalf, FigureHalf]:
 
 
 def _groups(
-    found: ForwardPass,
+    trace: ForwardPass,
     operations: Sequence[Operation],
     key: Callable[[Operation], Hashable | None],
     box: Callable[[ForwardPass, list[Operation]], Box],
 ) -> Groups:
     """Group operations; what they read from outside are the inputs. Masks and the angles of rotations are left out."""
-    drawn = [one for one in operations if one.function in _PARTS and not found.masks.issuperset(one.outputs)]
-    made = {tensor for one in operations for tensor in one.outputs} | found.masks
-    inputs = dict.fromkeys(tensor for one in drawn for tensor in one.inputs if tensor not in made)
-    return grouped(found, drawn, inputs, key, partial(box, found))
+    drawn = [op for op in operations if op.function in _PARTS and not trace.masks.issuperset(op.outputs)]
+    made = {tensor for op in operations for tensor in op.outputs} | trace.masks
+    inputs = dict.fromkeys(tensor for op in drawn for tensor in op.inputs if tensor not in made)
+    return grouped(trace, drawn, inputs, key, partial(box, trace))
 
 
-def _step_box(found: ForwardPass, operations: list[Operation]) -> Box:
+def _step_box(trace: ForwardPass, operations: list[Operation]) -> Box:
     last, detail = operations[-1], ""
     name, kind, paper = _STEPS[last.name]
     match name:
         case "Scale":
-            detail = f"÷ √{found.shapes[last.outputs[0]][-1]}"
+            detail = f"÷ √{trace.shapes[last.outputs[0]][-1]}"
         case "Mask":
-            [mask] = found.masks.intersection(last.inputs)
-            detail = shape_text(found.shapes[mask])
+            [mask] = trace.masks.intersection(last.inputs)
+            detail = shape_text(trace.shapes[mask])
     return Box(name, kind, BoxCode.of_last(operations), operations, paper, detail)
 
 
-def _part_box(found: ForwardPass, operations: list[Operation]) -> Box:
+def _part_box(trace: ForwardPass, operations: list[Operation]) -> Box:
     last, code, detail = operations[-1], BoxCode.of_last(operations), ""
-    (name, kind, paper), shape = _PARTS[last.function], found.shapes[last.outputs[0]]
+    (name, kind, paper), shape = _PARTS[last.function], trace.shapes[last.outputs[0]]
     match name:
         case "Linear":
             port = last.module.rpartition(".")[2]
@@ -209,8 +209,8 @@ class AttentionLayout:
         top: The upper edge of the panel.
     """
 
-    def __init__(self, found: ForwardPass, panel: FigureHalf, top: float) -> None:
-        self.found = found
+    def __init__(self, trace: ForwardPass, panel: FigureHalf, top: float) -> None:
+        self.trace = trace
         self.panel = panel
         self.start = top
         half = 42.0 if len(panel.inputs) <= 3 else 39.0
@@ -259,7 +259,7 @@ class AttentionLayout:
 
     def _arrow(self, x: float, start: float, end: float, tensor: int) -> Iterator[Part]:
         yield Polyline([(x, start), (x, end)])
-        yield Label(x + 6.0, start - 10.0, shape_text(self.found.shapes[tensor]))
+        yield Label(x + 6.0, start - 10.0, shape_text(self.trace.shapes[tensor]))
 
     def _place(self, arrow: Arrow) -> float:
         """Return how far from the left an arrow is."""
@@ -277,7 +277,7 @@ class AttentionLayout:
     def _copies(self, group: int) -> int:
         """Return how many edges are drawn behind a box: attention is there for each head."""
         box = self.panel.groups.boxes[group]
-        heads = self.found.shapes[box.operations[-1].outputs[0]][1]
+        heads = self.trace.shapes[box.operations[-1].outputs[0]][1]
         return min(2, int(heads) - 1) if box.kind == "attention" else 0
 
     def _rise(self, group: int) -> float:

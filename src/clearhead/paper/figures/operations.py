@@ -103,11 +103,11 @@ def _run(model: Transformer, sizes: Mapping[str, int]) -> _Operations:
     source = torch.zeros(sizes["B"], sizes["S"], dtype=torch.int64) if has_source else None
     target = torch.zeros(sizes["B"], sizes["T"], dtype=torch.int64) if has_target else None
     recorder = Recorder(AttentionWeights())
-    with torch.inference_mode(), _Operations(model, source, target) as found:
+    with torch.inference_mode(), _Operations(model, source, target) as operations:
         memory, mask = (None, None) if source is None else model.encode(source, recorder=recorder)
         if target is not None:
             model.output_proj(model.states(target, memory, mask, recorder=recorder)).softmax(dim=-1)
-    return found
+    return operations
 
 
 class _Operations(TorchFunctionMode):
@@ -129,13 +129,13 @@ class _Operations(TorchFunctionMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         given = [*_tensors(args), *_tensors((kwargs or {}).values())]
-        returned = [tensor for tensor in _tensors((result,)) if not any(tensor is one for one in given)]
+        returned = [tensor for tensor in _tensors((result,)) if not any(tensor is argument for argument in given)]
         if returned:
             here = sys._getframe(1)
             file, call = next(package_calls(here))
             place = self._module(here), call.f_code.co_qualname, file, call.f_lineno
-            inputs = tuple(self._number(one) for one in given if id(one) not in self._weights)
-            weights = tuple(self._weights[id(one)] for one in given if id(one) in self._weights)
+            inputs = tuple(self._number(argument) for argument in given if id(argument) not in self._weights)
+            weights = tuple(self._weights[id(argument)] for argument in given if id(argument) in self._weights)
             outputs = tuple(map(self._number, returned))
             self.operations.append(Operation(func.__name__, *place, inputs, outputs, weights))
         return result
@@ -151,16 +151,16 @@ class _Operations(TorchFunctionMode):
 
     def _module(self, frame: FrameType) -> str:
         """Return the path of the innermost module, from a frame outwards."""
-        owners = (id(one.f_locals.get("self")) for one, _ in walk_stack(frame))
+        owners = (id(caller.f_locals.get("self")) for caller, _ in walk_stack(frame))
         return next((self._modules[owner] for owner in owners if owner in self._modules), "")
 
 
 def _tensors(values: Iterable[Any]) -> list[Tensor]:
     """Return the tensors among values, and in the lists and tuples among them."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found += _tensors(value)
-    return found
+            tensors += _tensors(value)
+    return tensors

@@ -65,7 +65,7 @@ class WalkStage:
             part = self.computed[start:end]
             if not self.ends:
                 name = self.name
-            elif any(one.line.file == "model/attention.py" for one in part):
+            elif any(call.line.file == "model/attention.py" for call in part):
                 name = f"{self.name}: {next(attentions)}"
             else:
                 name = f"{self.name}: feed-forward network"
@@ -97,12 +97,12 @@ class ModelWalk:
         yield from ("", self.about)
         for stage in self.stages:
             yield from ("", stage.name)
-            for line, group in groupby(stage.computed, key=lambda one: one.line):
+            for line, group in groupby(stage.computed, key=lambda computation: computation.line):
                 yield f"  clearhead/{line.file}:{line.number}  {line.text}"
-                for one in group:
-                    yield f"    {one.formula}"
-                    width = max(map(len, one.tokens))
-                    for name, row in zip(one.tokens, _cells(one.values), strict=True):
+                for computation in group:
+                    yield f"    {computation.formula}"
+                    width = max(map(len, computation.tokens))
+                    for name, row in zip(computation.tokens, _cells(computation.values), strict=True):
                         yield f"      {name:<{width}}  {'  '.join(cell.rjust(9) for cell in row)}"
         yield ""
         for number, step in enumerate(self.explanation.steps[:_TOKENS], start=1):
@@ -120,12 +120,12 @@ class ModelWalk:
                     "name": stage.name,
                     "computed": [
                         {
-                            **asdict(one),
+                            **asdict(computation),
                             "values": [
-                                [value if math.isfinite(value) else None for value in row] for row in one.values
+                                [value if math.isfinite(value) else None for value in row] for row in computation.values
                             ],
                         }
-                        for one in stage.computed
+                        for computation in stage.computed
                     ],
                 }
                 for stage in self.stages
@@ -141,14 +141,14 @@ class ModelWalk:
                 self.about,
                 "Of this layer the output alone is shown." if stage.name.endswith(_OUTPUT) else "",
                 [
-                    ShownStep(one.formula, [one.line], [("result", [ShownMatrix("", _cells(one.values), one.tokens)])])
-                    for one in stage.computed
+                    ShownStep(row.formula, [row.line], [("result", [ShownMatrix("", _cells(row.values), row.tokens)])])
+                    for row in stage.computed
                 ],
             )
             for stage in chain.from_iterable(stage.sublayers() for stage in self.stages)
         ]
         if steps := self.explanation.steps[:_TOKENS]:
-            cells = [[f"{visible(one.token)} {one.probability:.3f}", ", ".join(_candidates(one))] for one in steps]
+            cells = [[f"{visible(step.token)} {step.probability:.3f}", ", ".join(_candidates(step))] for step in steps]
             names = [str(number) for number in range(1, len(steps) + 1)]
             shown = ShownMatrix("", cells, names, ["written", "most probable"], ["text", "text"])
             about = "The tokens with the largest probabilities at the first steps."
@@ -181,7 +181,7 @@ def walk_of(explanation: Explanation) -> ModelWalk:
 
 
 def _candidates(step: Step) -> list[str]:
-    return [f"{visible(one.token)} {one.probability:.3f}" for one in step.candidates[:_COMPONENTS]]
+    return [f"{visible(candidate.token)} {candidate.probability:.3f}" for candidate in step.candidates[:_COMPONENTS]]
 
 
 def _cells(values: list[list[float]]) -> list[list[str]]:
@@ -209,7 +209,7 @@ def _parts(model_pass: ModelPass) -> list[_Part]:
 
     def keep() -> None:
         if parts:
-            parts[-1].calls += [one for one in run.calls if one.code.function not in _REARRANGING]
+            parts[-1].calls += [call for call in run.calls if call.code.function not in _REARRANGING]
         run.calls.clear()
 
     def begin(title: str, *, is_source: bool) -> None:
@@ -230,7 +230,7 @@ def _parts(model_pass: ModelPass) -> list[_Part]:
         watch(getattr(model, f"{name}_embedding"), f"the {name}", is_source=is_source)
         for number, layer in enumerate(stack.layers, start=1):
             watch(layer, f"{side}, layer {number} of {len(stack.layers)}", is_source=is_source)
-            for norm, is_pre in ((one.norm, one.is_pre) for one in layer.modules() if isinstance(one, Residual)):
+            for norm, is_pre in ((part.norm, part.is_pre) for part in layer.modules() if isinstance(part, Residual)):
                 register = norm.register_forward_pre_hook if is_pre else norm.register_forward_hook
                 hooks.append(register(end_sublayer))
         watch(stack.final_norm, f"{side}, after the layers", is_source=is_source)
@@ -258,7 +258,7 @@ def _shortened(part: _Part) -> _Part:
 
 def _computed(calls: Sequence[RecordedCall], tokens: list[str], memory: list[str]) -> Iterator[ComputedLine]:
     seen: set[Code] = set()
-    for (_, text), group in groupby(calls, key=lambda one: (one.number, one.code.text)):
+    for (_, text), group in groupby(calls, key=lambda entry: (entry.number, entry.code.text)):
         lines = list(group)
         for call in lines:
             is_memory = call.code in _OF_MEMORY and call.code in seen

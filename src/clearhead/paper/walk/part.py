@@ -119,7 +119,7 @@ def _shown(step: WalkStep) -> ShownStep:
 
 
 def _matrices(tables: Iterable[NamedMatrix], decimals: int) -> list[ShownMatrix]:
-    return [ShownMatrix(one.name, one.cells(decimals), one.rows, one.columns) for one in tables]
+    return [ShownMatrix(table.name, table.cells(decimals), table.rows, table.columns) for table in tables]
 
 
 def _finite(matrix: Matrix) -> list[list[float | None]]:

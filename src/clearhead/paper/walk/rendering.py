@@ -84,7 +84,7 @@ def _step(number: str, step: ShownStep) -> Html:
         f"{_PARTS}#step",
         number=number,
         formula=step.formula,
-        lines=joined(fill(f"{_PARTS}#line", file=one.file, number=one.number, text=one.text) for one in step.code),
+        lines=joined(fill(f"{_PARTS}#line", file=line.file, number=line.number, text=line.text) for line in step.code),
         numbers=joined(
             fill(f"{_PARTS}#numbers", heading=heading, matrices=joined(_matrices(matrices)))
             for heading, matrices in step.groups
@@ -93,19 +93,19 @@ def _step(number: str, step: ShownStep) -> Html:
 
 
 def _matrices(matrices: Iterable[ShownMatrix]) -> Iterator[Html]:
-    for one in matrices:
-        width = len(one.cells[0])
-        kinds = list(one.kinds or ["number"] * width)
-        names = [[name] for name in one.rows] or [[] for _ in one.cells]
+    for matrix in matrices:
+        width = len(matrix.cells[0])
+        kinds = list(matrix.kinds or ["number"] * width)
+        names = [[name] for name in matrix.rows] or [[] for _ in matrix.cells]
         yield fill(
             f"{_PARTS}#{'wide' if width > _NARROW_COLUMNS else 'narrow'}",
-            name=one.name,
+            name=matrix.name,
             table=_hatched(
                 table(
                     ["row"] * len(names[0]) + kinds,
-                    [[*name, *row] for name, row in zip(names, one.cells, strict=True)],
-                    heads=["", *one.columns] if one.columns else (),
-                    caption=one.name,
+                    [[*name, *row] for name, row in zip(names, matrix.cells, strict=True)],
+                    heads=["", *matrix.columns] if matrix.columns else (),
+                    caption=matrix.name,
                 )
             ),
         )

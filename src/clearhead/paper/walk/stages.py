@@ -23,8 +23,8 @@ def walked(words: Sequence[str]) -> Walk:
     model, tokens = small_model(), [*words, "</s>"]
     with Recording() as search, torch.no_grad():
         ids = [VOCABULARY.index(token) for token in tokens]
-        [found] = greedy_search(model, [ids], max_lengths=[len(tokens) + 2])
-    written = [VOCABULARY[token] for token in found.tokens]
+        [hypothesis] = greedy_search(model, [ids], max_lengths=[len(tokens) + 2])
+    written = [VOCABULARY[token] for token in hypothesis.tokens]
     read = ["<s>", *written[:-1][:1]]
     with Recording() as run, torch.no_grad():
         source = torch.tensor([[VOCABULARY.index(token) for token in tokens]])
@@ -106,9 +106,9 @@ class _Steps:
             weights: Names of the weights of the block that it uses.
             function: Function of PyTorch that computes it; the only one of the last place if not given.
         """
-        found = self.run.tensor(code(places[-1], function), self.call)
-        result = NamedMatrix(name, _rows(found if found.dim() == 2 else found[0]), self.rows)
-        used = tuple(NamedMatrix(one, WEIGHTS[self.block][one]) for one in weights)
+        tensor = self.run.tensor(code(places[-1], function), self.call)
+        result = NamedMatrix(name, _rows(tensor if tensor.dim() == 2 else tensor[0]), self.rows)
+        used = tuple(NamedMatrix(weight, WEIGHTS[self.block][weight]) for weight in weights)
         return WalkStep(formula, places, operands, (result,), replay, self.block if weights else "", used)
 
 
@@ -145,7 +145,7 @@ def _heads(
     """Return what a place computed for each head."""
     tensor = run.tensor(code(place), call)[0]  # (T, 4) with the heads side by side, or (2, T, columns)
     both = tensor.split(CONFIG.value_dim, dim=-1) if tensor.dim() == 2 else tensor
-    return tuple(NamedMatrix(f"{letter}_{head}", _rows(one), rows, columns) for head, one in enumerate(both, start=1))
+    return tuple(NamedMatrix(f"{letter}_{head}", _rows(part), rows, columns) for head, part in enumerate(both, start=1))
 
 
 def _projections(run: Recording, call: int, query: NamedMatrix, memory: NamedMatrix) -> WalkStep:

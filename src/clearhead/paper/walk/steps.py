@@ -60,9 +60,9 @@ class WalkStep:
         """The fewest decimals of the operands, from `DECIMALS`, with which the results are right as printed."""
         for decimals in range(DECIMALS, MOST_DECIMALS):
             rounded = ([[float(cell) for cell in row] for row in table.cells(decimals)] for table in self.operands)
-            found = zip(self.results, self.replay(*rounded), strict=True)
+            pairs = zip(self.results, self.replay(*rounded), strict=True)
             if all(
-                _printed(values, 0 if table.is_exact else DECIMALS) == table.cells(DECIMALS) for table, values in found
+                _printed(values, 0 if table.is_exact else DECIMALS) == table.cells(DECIMALS) for table, values in pairs
             ):
                 return decimals
         return MOST_DECIMALS

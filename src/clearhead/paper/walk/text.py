@@ -74,7 +74,7 @@ def _step_lines(step: WalkStep) -> Iterator[str]:
 
 def matrices(tables: Iterable[NamedMatrix], decimals: int = DECIMALS) -> Iterator[str]:
     """Yield matrices as lines: side by side if their rows are the same."""
-    for (rows, columns, height), group in groupby(tables, key=lambda one: (one.rows, one.columns, len(one.values))):
+    for (rows, columns, height), group in groupby(tables, key=lambda item: (item.rows, item.columns, len(item.values))):
         if columns:
             yield f"{_INDENT}  columns: {', '.join(columns)}"
         row_names = ["", *(rows or [""] * height)]
