@@ -197,8 +197,8 @@ def languages(data: DataConfig, opened: Sequence[PairFile] = ()) -> tuple[str | 
     """
 
     def agreed(asked: str | None, paths: Sequence[str], named: Sequence[str | None]) -> str | None:
-        found = {*map(language_in_name, paths), *([in_common(named)] if data.pairs else ())}
-        return asked or (found.pop() if len(found) == 1 else None)
+        codes = {*map(language_in_name, paths), *([in_common(named)] if data.pairs else ())}
+        return asked or (codes.pop() if len(codes) == 1 else None)
 
     # A file that is opened has its sides exchanged already.
     first, second = ([file.languages[side ^ data.swap] for file in opened] for side in (False, True))
@@ -298,15 +298,15 @@ def _weights(standing: Sequence[Sequence[str]], weights: Sequence[int]) -> dict[
     Raises:
         ConfigError: If a file belongs to several entries with different weights.
     """
-    found: dict[str, int] = {}
+    by_file: dict[str, int] = {}
     for files, weight in zip(standing, weights, strict=True) if weights else ():
         for file in files:
-            if found.setdefault(file, weight) != weight:
+            if by_file.setdefault(file, weight) != weight:
                 raise ConfigError(
-                    f"data.weights: {file} is in data.pairs more than once, with the weights {found[file]} and "
+                    f"data.weights: {file} is in data.pairs more than once, with the weights {by_file[file]} and "
                     f"{weight}; name it once"
                 )
-    return found
+    return by_file
 
 
 def _paths(data: DataConfig) -> list[str]:

@@ -183,10 +183,10 @@ def _verify(directory: Path, report: Mapping[str, Any]) -> None:
         raise DataError(f"{directory / 'report.json'} is damaged: it has no checksums; {FRESH}")
     said = {name: value for name, value in report.items() if name != "checksums"}
     try:
-        found = {**_hashes(directory, report), "report.json": json_sha256(said)}
+        hashes = {**_hashes(directory, report), "report.json": json_sha256(said)}
     except OSError as error:
         raise DataError(f"the prepared data {directory} is incomplete: {error.strerror or error}; {FRESH}") from None
-    if damaged := [name for name, sha256 in found.items() if checksums.get(name) != sha256]:
+    if damaged := [name for name, sha256 in hashes.items() if checksums.get(name) != sha256]:
         names = ", ".join(str(directory / name) for name in damaged)
         raise DataError(f"the prepared data {names} is damaged (not what its checksum says); {FRESH}")
 

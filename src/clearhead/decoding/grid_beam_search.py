@@ -73,9 +73,7 @@ class ConstrainedSentence(SearchState):
                 open_ones[remaining] += 1
                 kept.append(candidate)
         is_last, is_given = self.length == self.sentence.max_length, self.length <= self.sentence.prefix.given
-        kept = [
-            candidate for candidate in kept if not is_last and can_win(-candidate.cost, self.longest_penalty, to_beat)
-        ]
+        kept = [entry for entry in kept if not is_last and can_win(-entry.cost, self.longest_penalty, to_beat)]
         self.progress = [
             self.progress[beam] if is_given else required.after(self.progress[beam], token) for _, beam, token in kept
         ]

@@ -89,13 +89,13 @@ class Ablation:
             "bleu_signature": self.bleu_signature or None,
             "heads": [
                 {
-                    **asdict(one),
-                    "score_change": one.score - self.score,
-                    "is_changed": one.translation != self.written,
-                    "loss_change": _change(one.test_set, self.test_set, "loss"),
-                    "bleu_change": _change(one.test_set, self.test_set, "bleu"),
+                    **asdict(head),
+                    "score_change": head.score - self.score,
+                    "is_changed": head.translation != self.written,
+                    "loss_change": _change(head.test_set, self.test_set, "loss"),
+                    "bleu_change": _change(head.test_set, self.test_set, "bleu"),
                 }
-                for one in self.heads
+                for head in self.heads
             ],
         }
 
@@ -108,13 +108,13 @@ class Ablation:
         if self.test_set is not None:
             whole += [f"{self.test_set.loss:.4f}", "", f"{self.test_set.bleu:.2f}", ""]
         rows = [[*columns, "translation"], [*whole, printable(self.written)]]
-        for one in self.heads:
-            row = [one.name, f"{one.score:.3f}", f"{one.score - self.score:+.3f}"]
-            if one.test_set is not None and self.test_set is not None:
-                loss, bleu = one.test_set.loss, one.test_set.bleu
+        for head in self.heads:
+            row = [head.name, f"{head.score:.3f}", f"{head.score - self.score:+.3f}"]
+            if head.test_set is not None and self.test_set is not None:
+                loss, bleu = head.test_set.loss, head.test_set.bleu
                 row += [f"{loss:.4f}", f"{loss - self.test_set.loss:+.4f}"]
                 row += [f"{bleu:.2f}", f"{bleu - self.test_set.bleu:+.2f}"]
-            rows.append([*row, "the same" if one.translation == self.written else printable(one.translation)])
+            rows.append([*row, "the same" if head.translation == self.written else printable(head.translation)])
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
         numbers = [[text.rjust(width) for text, width in zip(row, widths, strict=False)] for row in rows]
         return [
@@ -198,7 +198,7 @@ def ablate(
         nonlocal signature
         if not sources:
             return None
-        texts = [one.text for one in own.translate(sources, scores=False, raw=True, name=name, **greedy)]
+        texts = [result.text for result in own.translate(sources, scores=False, raw=True, name=name, **greedy)]
         bleu = judge(texts, references, metrics=("bleu",)).metrics["bleu"]
         signature = bleu.signature
         loss = -sum(own.score(sources, references, name=name, **settings)) / num_tokens
@@ -216,7 +216,7 @@ def ablate(
                     heads.append(HeadEffect(attention, layer, head, changed, translated(), on_test_set()))
                 if on_progress is not None:
                     on_progress(1)
-    heads.sort(key=lambda one: one.score if one.test_set is None else -one.test_set.loss)
+    heads.sort(key=lambda ablated: ablated.score if ablated.test_set is None else -ablated.test_set.loss)
     return Ablation(text, translation, score, written, tuple(heads), whole, len(sources), signature)
 
 
@@ -230,5 +230,5 @@ def _num_tokens(
     return sum(map(len, target_ids))
 
 
-def _change(found: SetResult | None, whole: SetResult | None, name: str) -> float | None:
-    return None if found is None or whole is None else getattr(found, name) - getattr(whole, name)
+def _change(without: SetResult | None, whole: SetResult | None, name: str) -> float | None:
+    return None if without is None or whole is None else getattr(without, name) - getattr(whole, name)

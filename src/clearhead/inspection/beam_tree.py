@@ -59,12 +59,12 @@ class BeamTree:
 
     def path(self, number: int) -> tuple[int, ...]:
         """Return the numbers of the nodes on the path to a node, itself last."""
-        found: list[int] = []
+        numbers: list[int] = []
         at: int | None = number
         while at is not None:
-            found.append(at)
+            numbers.append(at)
             at = self.nodes[at].parent
-        return tuple(reversed(found))
+        return tuple(reversed(numbers))
 
 
 def record_search(engine: Engine, source: Sequence[int], config: DecodeConfig, prefix: Prefix) -> BeamTree:
@@ -88,20 +88,20 @@ def record_search(engine: Engine, source: Sequence[int], config: DecodeConfig, p
     before: dict[int, int] = {}  # node number of each hypothesis of the previous step
     for step in steps:
         after: dict[int, int] = {}
-        for one in step.candidates:
-            if one.becomes is not None:
-                after[one.becomes] = len(nodes)
-            score = one.score if step.length > prefix.given else 0.0
+        for candidate in step.candidates:
+            if candidate.becomes is not None:
+                after[candidate.becomes] = len(nodes)
+            score = candidate.score if step.length > prefix.given else 0.0
             nodes.append(
                 BeamNode(
                     number=len(nodes),
-                    parent=before.get(one.beam),
+                    parent=before.get(candidate.beam),
                     step=step.length,
-                    token=one.token,
-                    log_prob=one.log_prob,
+                    token=candidate.token,
+                    log_prob=candidate.log_prob,
                     score=score,
                     rank_score=score / rank_penalty(step.length, config),
-                    fate="hopeless" if one.fate == "kept" and step.ending else one.fate,
+                    fate="hopeless" if candidate.fate == "kept" and step.ending else candidate.fate,
                 )
             )
         before = after

@@ -97,8 +97,8 @@ class ExplanationComparison:
         Raises:
             DataError: If a sentence is too long for a page.
         """
-        for one in (self.first, self.second):
-            one.require_room()
+        for explanation in (self.first, self.second):
+            explanation.require_room()
         return render_comparison(self.to_dict(packed=True))
 
     def _repr_html_(self) -> str:
@@ -107,14 +107,14 @@ class ExplanationComparison:
 
     def lines(self) -> list[str]:
         """Return the differences as text lines."""
-        found = []
-        for title, one in (("first", self.first), ("second", self.second)):
-            name = f" ({one.model['name']})" if one.model.get("name") else ""
-            found += [f"{title}{name}", f"  source       {printable(one.source)}"]
-            if one.kind != "encoder":
-                found.append(f"  translation  {printable(one.translation)}")
-                found.append(f"  score        {one.score:.4f} over {len(one.target_tokens)} tokens")
-        return found + (self._step_lines() if self.first.kind != "encoder" else []) + self._head_lines()
+        lines = []
+        for title, explanation in (("first", self.first), ("second", self.second)):
+            name = f" ({explanation.model['name']})" if explanation.model.get("name") else ""
+            lines += [f"{title}{name}", f"  source       {printable(explanation.source)}"]
+            if explanation.kind != "encoder":
+                lines.append(f"  translation  {printable(explanation.translation)}")
+                lines.append(f"  score        {explanation.score:.4f} over {len(explanation.target_tokens)} tokens")
+        return lines + (self._step_lines() if self.first.kind != "encoder" else []) + self._head_lines()
 
     def _step_lines(self) -> list[str]:
         if not self.steps:
@@ -165,12 +165,12 @@ def compare(first: Explanation, second: Explanation) -> ExplanationComparison:
     if first.kind != second.kind:
         raise ConfigError(f"models of different kinds have nothing to compare: {first.kind} and {second.kind}")
     named = _named(first), _named(second)
-    sources = tuple(_changes(*(one.source_tokens for one in named)))
-    targets = tuple(_changes(*(one.target_tokens for one in named)))
-    read = tuple(_changes(*(one.decoder_tokens for one in named)))
+    sources = tuple(_changes(*(explanation.source_tokens for explanation in named)))
+    targets = tuple(_changes(*(explanation.target_tokens for explanation in named)))
+    read = tuple(_changes(*(explanation.decoder_tokens for explanation in named)))
     steps = tuple(
-        StepPair(one, other, first.target_tokens[one], (first.steps[one].probability, second.steps[other].probability))
-        for one, other in _shared(targets)
+        StepPair(i, j, first.target_tokens[i], (first.steps[i].probability, second.steps[j].probability))
+        for i, j in _shared(targets)
     )
     axes: dict[AttentionName, tuple[tuple[Change, ...], tuple[Change, ...]]] = {
         "encoder": (sources, sources),
@@ -184,12 +184,12 @@ def compare(first: Explanation, second: Explanation) -> ExplanationComparison:
     return ExplanationComparison(first, second, sources, targets, read, steps, heads)
 
 
-def _named(one: Explanation) -> Explanation:
+def _named(explanation: Explanation) -> Explanation:
     """Return an explanation whose unreadable tokens (parts of a character) are named after the whole character."""
     return replace(
-        one,
-        source_tokens=_names(one.source_tokens, one.source_spans, one.source),
-        target_tokens=_names(one.target_tokens, one.target_spans, one.translation),
+        explanation,
+        source_tokens=_names(explanation.source_tokens, explanation.source_spans, explanation.source),
+        target_tokens=_names(explanation.target_tokens, explanation.target_spans, explanation.translation),
     )
 
 
@@ -228,5 +228,5 @@ def _head_distances(
         for side, weights in enumerate((first, second))
     ]
     apart = np.abs(shared[0] - shared[1]).sum(axis=-1)
-    alone = sum((1.0 - one.sum(axis=-1)).clip(min=0.0) for one in shared)
+    alone = sum((1.0 - weights.sum(axis=-1)).clip(min=0.0) for weights in shared)
     return ((apart + alone) / 2).mean(axis=-1)

@@ -90,17 +90,17 @@ def explain(
             target_ids, score = searched_ids, tree.hypothesis.log_prob
     # The module computes where it can, because only it has states, queries and keys.
     compute = _with_module if has_pytorch() else _with_engine
-    found = compute(translator, line.reader, line.source_ids, target_ids, top)
+    computed = compute(translator, line.reader, line.source_ids, target_ids, top)
     return Explanation(
         source=line.text,
         translation=line.translation,
         score=score,
         source_tokens=line.reader.source_pieces(line.source_ids),
         target_tokens=line.reader.pieces(target_ids),
-        encoder=found.encoder,
-        decoder=found.decoder,
-        cross=found.cross,
-        steps=found.steps,
+        encoder=computed.encoder,
+        decoder=computed.decoder,
+        cross=computed.cross,
+        steps=computed.steps,
         start_token=tokenizer.pieces([tokenizer.bos_id])[0],
         kind="encoder-decoder" if shape.is_encoder_decoder else "decoder" if has_decoder else "encoder",
         source_spans=line.source_spans(),
@@ -108,12 +108,12 @@ def explain(
         num_told=len(line.given),
         is_given=target is not None,
         search=tree if search else None,
-        lens=found.lens,
-        norms=found.norms,
+        lens=computed.lens,
+        norms=computed.norms,
         model=model_facts(translator.bundle, translator.path, config),
         alignment_head=alignment_head(translator.bundle),
         reader=line.reader,
-        model_pass=found.model_pass,
+        model_pass=computed.model_pass,
     )
 
 
@@ -227,18 +227,18 @@ def _with_module(
     weights, hidden = AttentionWeights(), HiddenStates()
     with torch.inference_mode():
         ran.run(Recorder(weights, hidden))
-        found = _Found(_stack(weights.encoder), _stack(weights.decoder), _stack(weights.cross), model_pass=ran)
+        computed = _Found(_stack(weights.encoder), _stack(weights.decoder), _stack(weights.cross), model_pass=ran)
         if ran.target is not None:
             states = [state[0, -len(target_ids) :] for state in hidden.decoder]
             log_probs = ran.model.logits(states[-1]).float().log_softmax(dim=-1).numpy(force=True)  # (T, V)
-            found.steps = steps_of(reader, target_ids, log_probs, top=top)
-            found.lens = lens(ran.model, reader, target_ids, states)
-    found.norms = {
+            computed.steps = steps_of(reader, target_ids, log_probs, top=top)
+            computed.lens = lens(ran.model, reader, target_ids, states)
+    computed.norms = {
         side: np.linalg.norm(numbers(states), axis=-1)
         for side, states in (("encoder", hidden.encoder), ("decoder", hidden.decoder))
         if states
     }
-    return found
+    return computed
 
 
 def with_attribution(explanation: Explanation, on_progress: Callable[[int], None] | None = None) -> Explanation:

@@ -209,11 +209,11 @@ class Explanation:
             )
         ran = self._require_pass()
         module = attentions(ran.model, attention)[layer]
-        [found] = projections([module], ran.run)
+        [projected] = projections([module], ran.run)
         bias = relative_positions(ran.model, attention, weights.shape[2])
         position_scores = None if bias is None else bias[head]
         return Head.of(
-            module, found, weights[layer, head], position_scores, attention=attention, layer=layer, head=head
+            module, projected, weights[layer, head], position_scores, attention=attention, layer=layer, head=head
         )
 
     def projections(self, attention: AttentionName) -> list[Projections]:
@@ -316,7 +316,7 @@ class Explanation:
             "finished": [
                 {
                     "node": number,
-                    "text": text_of([tree.nodes[one].token for one in tree.path(number)]),
+                    "text": text_of([tree.nodes[node].token for node in tree.path(number)]),
                     "score": tree.nodes[number].score,
                     "rank_score": tree.nodes[number].rank_score,
                 }
@@ -326,8 +326,8 @@ class Explanation:
 
     def _vectors(self) -> dict[str, Any] | None:
         """Return queries, keys and values of all heads, as exactly as fits in a page; None if they do not fit."""
-        found = {name: self.projections(name) for name in self.attentions}
-        layers = [layer for of_one in found.values() for layer in of_one]
+        vectors = {name: self.projections(name) for name in self.attentions}
+        layers = [layer for of_one in vectors.values() for layer in of_one]
         size = sum(part.size for layer in layers for part in (layer.queries, layer.keys, layer.values))
         if size > MOST_ROUNDED:
             return None
@@ -340,7 +340,7 @@ class Explanation:
                 "log_sums": pack(self._log_sums(name, of_one)),
                 "position_scores": None if (bias := self.position_scores(name)) is None else pack(bias),
             }
-            for name, of_one in found.items()
+            for name, of_one in vectors.items()
         }
 
     def _log_sums(self, name: AttentionName, layers: list[Projections]) -> Float[np.ndarray, "L H rows"]:

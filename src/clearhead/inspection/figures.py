@@ -95,7 +95,7 @@ def comparison_figure(comparison: ExplanationComparison) -> Figure:
 def _head(explanation: Explanation, name: AttentionName, layer: int, head: int) -> HeatMap:
     weights = explanation.attentions.get(name)
     if weights is None or not (1 <= layer <= weights.shape[0] and 1 <= head <= weights.shape[1]):
-        shapes = [f"{one} has {len(found)} layers of {found.shape[1]}" for one, found in explanation.attentions.items()]
+        shapes = [f"{side} has {len(part)} layers of {part.shape[1]}" for side, part in explanation.attentions.items()]
         raise DataError(f"there is no head {name}.{layer}.{head}; {', '.join(shapes)} heads, counted from 1")
     title = f"{_TITLES[name]}, layer {layer}, head {head}"
     source = _source_labels(explanation)
@@ -135,22 +135,22 @@ def _target_labels(explanation: Explanation) -> list[str]:
 
 def _labels(tokens: Sequence[str], spans: Sequence[Span | None], text: str) -> list[str]:
     """Return the labels of tokens; if several are part of one character, the first is labelled with the character."""
-    found = []
+    labels = []
     for place, token in enumerate(tokens):
         span = spans[place] if place < len(spans) else None
         if UNREADABLE not in token or span is None:
-            found.append(token_label(token))
+            labels.append(token_label(token))
         elif place and spans[place - 1] == span:
-            found.append("〃")  # ditto mark
+            labels.append("〃")  # ditto mark
         else:
-            found.append(token_label(text[slice(*span)]))
-    return found
+            labels.append(token_label(text[slice(*span)]))
+    return labels
 
 
 def _tree(explanation: Explanation) -> Tree:
     if explanation.search is None:
         raise DataError("there is no search to draw: it was not recorded, or the model writes nothing")
-    found = explanation.to_search()
+    search = explanation.to_search()
     nodes = [
         TreeNode(
             node["parent"],
@@ -159,15 +159,15 @@ def _tree(explanation: Explanation) -> Tree:
             f"{np.exp(node['log_prob']):.1%}  {node['rank_score']:.2f}",
             "chosen" if node["is_chosen"] else node["fate"],
         )
-        for node in found["nodes"]
+        for node in search["nodes"]
         if node["step"] <= _MOST_STEPS
     ]
-    steps = found["nodes"][-1]["step"]
+    steps = search["nodes"][-1]["step"]
     caption = "below each token: its probability, and log-probability over length penalty of the hypothesis; "
     caption += "blue: chosen, green: finished, black: went on, grey: pruned"
     if steps > _MOST_STEPS:
         caption += f"; the first {_MOST_STEPS} of {steps} steps"
-    return Tree(f"Beam search of {found['beam_size']}", nodes, caption)
+    return Tree(f"Beam search of {search['beam_size']}", nodes, caption)
 
 
 def _ablation(explanation: Explanation) -> HeadValues:
@@ -175,15 +175,15 @@ def _ablation(explanation: Explanation) -> HeadValues:
         raise DataError("there is no ablation to draw; ask for it (--ablate)")
     parts = []
     for name in ATTENTIONS:
-        heads = [one for one in ablation.heads if one.attention == name]
+        heads = [head for head in ablation.heads if head.attention == name]
         if heads:
-            shape = max(one.layer for one in heads) + 1, max(one.head for one in heads) + 1
+            shape = max(head.layer for head in heads) + 1, max(head.head for head in heads) + 1
             values = np.zeros(shape)
-            for one in heads:
-                if one.test_set is not None and ablation.test_set is not None:
-                    values[one.layer, one.head] = one.test_set.loss - ablation.test_set.loss
+            for head in heads:
+                if head.test_set is not None and ablation.test_set is not None:
+                    values[head.layer, head.head] = head.test_set.loss - ablation.test_set.loss
                 else:
-                    values[one.layer, one.head] = ablation.score - one.score
+                    values[head.layer, head.head] = ablation.score - head.score
             parts.append((_TITLES[name], values))
     if ablation.test_set is not None:
         label, caption = "loss gained, nats per token", f"over {ablation.num_sentences:,} sentences"

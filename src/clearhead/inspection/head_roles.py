@@ -185,7 +185,7 @@ def _roles(
 
     def habits(head: np.ndarray, cells_of: Mapping[str, np.ndarray], least: float) -> dict[str, float]:
         shares = {name: (share(head, cells), share(even, cells)) for name, cells in cells_of.items()}
-        return {name: found for name, (found, usual) in shares.items() if found >= max(least, _LEAST_RATIO * usual)}
+        return {name: value for name, (value, usual) in shares.items() if value >= max(least, _LEAST_RATIO * usual)}
 
     def role(head: Float[np.ndarray, "T S"]) -> HeadRole:
         single = habits(head, narrow, _LEAST_SHARE)
@@ -193,10 +193,10 @@ def _roles(
         gathered, usual = float(head[:, key].mean()), float(even[:, key].mean())
         if gathered >= max(_LEAST_SHARE, _LEAST_RATIO * usual, *single.values()):
             return _role("gathers", gathered, token=_quoted(tokens[1][key]))
-        for found in (single, habits(head, wide, _LEAST_WIDE)):
-            if found:
-                kind = max(found, key=lambda name: found[name]) if found is single else next(iter(found))
-                return _role(kind, found[kind])
+        for kinds in (single, habits(head, wide, _LEAST_WIDE)):
+            if kinds:
+                kind = max(kinds, key=lambda name: kinds[name]) if kinds is single else next(iter(kinds))
+                return _role(kind, kinds[kind])
         entropy = -(head * np.log(np.where(head > 0, head, 1.0))).sum()
         evenness = float(entropy / most_entropy) if most_entropy > 0 else 0.0
         if evenness >= _EVEN:

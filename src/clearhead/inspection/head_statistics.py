@@ -48,7 +48,7 @@ def head_statistics(
     query, key = np.arange(num_queries)[:, None], np.arange(num_keys)[None, :]
     logs = np.log(np.where(weights > 0, weights, 1.0))
     nearness = np.exp(-((key / num_keys - query / num_queries) ** 2) / (2 * DIAGONAL_WIDTH**2))
-    found = {
+    statistics = {
         "entropy": -(weights * logs).sum(axis=-1).mean(axis=-1),
         "peak": weights.max(axis=-1).mean(axis=-1),
         "distance": (weights * np.abs(key - query)).sum(axis=-1).mean(axis=-1),
@@ -56,14 +56,14 @@ def head_statistics(
         "first_share": weights[..., 0].mean(axis=-1),
     }
     if not is_causal:
-        found["last_share"] = weights[..., -1].mean(axis=-1)
+        statistics["last_share"] = weights[..., -1].mean(axis=-1)
     if is_self:
-        found["same_share"] = _share(weights, 0)
+        statistics["same_share"] = _share(weights, 0)
         if num_keys > 1:
-            found["previous_share"] = _share(weights, -1)
+            statistics["previous_share"] = _share(weights, -1)
             if not is_causal:
-                found["next_share"] = _share(weights, 1)
-    return found
+                statistics["next_share"] = _share(weights, 1)
+    return statistics
 
 
 def _share(weights: Float[np.ndarray, "L H T T"], offset: int) -> Float[np.ndarray, "L H"]:

@@ -101,7 +101,7 @@ class Head:
     def of(
         cls,
         module: MultiHeadAttention,
-        found: Projections,
+        projected: Projections,
         weights: Float32[np.ndarray, "T S"],
         position_scores: Float32[np.ndarray, "T S"] | None,
         *,
@@ -113,7 +113,7 @@ class Head:
 
         Args:
             module: The attention module.
-            found: Its inputs, queries, keys and values.
+            projected: Its inputs, queries, keys and values.
             weights: Attention weights of the head.
             position_scores: Scores added by relative positions; None without them.
             attention: `encoder`, `decoder` or `cross`.
@@ -134,16 +134,16 @@ class Head:
             attention=attention,
             layer=layer,
             head=head,
-            inputs=found.inputs,
-            memory=found.memory,
+            inputs=projected.inputs,
+            memory=projected.memory,
             w_q=w_q,
             w_k=w_k,
             w_v=w_v,
             w_o=_numbers(module.out_proj.weight[:, head * value_width : (head + 1) * value_width].T),
             biases=None if b_q is None or b_k is None or b_v is None else (b_q, b_k, b_v),
-            queries=found.queries[head],
-            keys=found.keys[head],
-            values=found.values[head],
+            queries=projected.queries[head],
+            keys=projected.keys[head],
+            values=projected.values[head],
             scale=1.0 / math.sqrt(w_q.shape[1]) if module.scale else 1.0,
             position_scores=position_scores,
             mask=np.tril(may_see) if attention == "decoder" else may_see,
@@ -183,16 +183,16 @@ def projections(modules: Sequence[MultiHeadAttention], run: Callable[[], Any]) -
         modules: The attention modules to record, each run once.
         run: Runs the model.
     """
-    with _watching([projection for one in modules for projection in (one.q_proj, one.k_proj, one.v_proj)]) as seen:
+    with _watching([projection for part in modules for projection in (part.q_proj, part.k_proj, part.v_proj)]) as seen:
         run()
-    found = []
+    projected = []
     for module in modules:
-        (inputs, q), (memory, k), (_, v) = (seen[one] for one in (module.q_proj, module.k_proj, module.v_proj))
-        q, k, v = (one.view(*one.shape[:-1], module.num_heads, -1).transpose(1, 2) for one in (q, k, v))
+        (inputs, q), (memory, k), (_, v) = (seen[layer] for layer in (module.q_proj, module.k_proj, module.v_proj))
+        q, k, v = (vectors.view(*vectors.shape[:-1], module.num_heads, -1).transpose(1, 2) for vectors in (q, k, v))
         if module.rotary is not None:
             q, k = module.rotary(q, 0), module.rotary(k, 0)
-        found.append(Projections(_numbers(inputs[0]), *(_numbers(one[0]) for one in (memory, q, k, v))))
-    return found
+        projected.append(Projections(_numbers(inputs[0]), *(_numbers(vectors[0]) for vectors in (memory, q, k, v))))
+    return projected
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def plain_values(value: Any, *, digits: int | None = None) -> Any:
     if is_dataclass(value):
         return {field.name: plain_values(getattr(value, field.name), digits=digits) for field in fields(value)}
     if isinstance(value, list | tuple):
-        return [plain_values(one, digits=digits) for one in value]
+        return [plain_values(item, digits=digits) for item in value]
     return round(value, digits) if isinstance(value, float) and digits is not None else value
 
 

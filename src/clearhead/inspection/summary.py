@@ -31,14 +31,14 @@ def summary_lines(explanation: Explanation) -> list[str]:
         if len(explanation.alignment):
             weights = explanation.alignment[number]
             looked = f"{visible(explanation.source_tokens[int(weights.argmax())])} {weights.max():.0%}"
-        others = [one for one in step.candidates if one.token != step.token][:3]
+        others = [candidate for candidate in step.candidates if candidate.token != step.token][:3]
         rows.append(
             (
                 str(number + 1),
                 visible(step.token),
                 f"{step.probability:.1%}",
                 looked,
-                ", ".join(f"{visible(one.token)} {one.probability:.1%}" for one in others),
+                ", ".join(f"{visible(candidate.token)} {candidate.probability:.1%}" for candidate in others),
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
@@ -54,11 +54,11 @@ def summary_lines(explanation: Explanation) -> list[str]:
 def _search_lines(explanation: Explanation) -> list[str]:
     if explanation.search is None:
         return []
-    found = explanation.to_search()
-    lines = ["", f"beam search of {found['beam_size']}: {len(found['nodes']):,} hypotheses considered"]
+    search = explanation.to_search()
+    lines = ["", f"beam search of {search['beam_size']}: {len(search['nodes']):,} hypotheses considered"]
     lines.append("finished, ranked by log-probability over the length penalty:")
-    for one in found["finished"][:_MOST_FINISHED]:
-        lines.append(f"  {one['rank_score']:9.4f}  {printable(one['text'])}")
+    for hypothesis in search["finished"][:_MOST_FINISHED]:
+        lines.append(f"  {hypothesis['rank_score']:9.4f}  {printable(hypothesis['text'])}")
     return lines
 
 

@@ -110,15 +110,15 @@ def lens(
     Returns:
         For each of the states, one entry per target token; the last are the steps of the model.
     """
-    found = []
+    layers = []
     for place, state in enumerate(states):
         is_last = place == len(states) - 1
         normed = state if is_last else model.decoder.final_norm(state)
         log_probs = model.logits(normed).float().log_softmax(dim=-1).numpy(force=True)  # (T, V), one layer at a time
         written, ranks = _written(target_ids, log_probs)
         candidates = _candidates(reader, log_probs, NUM_LENS_CANDIDATES)
-        found.append([LensStep(*values) for values in zip(written, ranks, candidates, strict=True)])
-    return found
+        layers.append([LensStep(*values) for values in zip(written, ranks, candidates, strict=True)])
+    return layers
 
 
 def _written(target_ids: Sequence[int], log_probs: Float[np.ndarray, "T V"]) -> tuple[list[float], list[int]]:

@@ -92,7 +92,7 @@ def printable(text: str) -> str:
 
 
 def _coded(text: str, *, but: str = "") -> str:
-    return "".join(one if one.isprintable() or one in but else f"[{ord(one):04X}]" for one in text)
+    return "".join(char if char.isprintable() or char in but else f"[{ord(char):04X}]" for char in text)
 
 
 def token_words(text: str, spans: Sequence[Span | None]) -> list[TokenWord]:

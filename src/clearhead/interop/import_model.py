@@ -170,26 +170,26 @@ def import_path(
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _with_markers(found: Imported, path: Path, markers: Sequence[str]) -> Imported:
+def _with_markers(imported: Imported, path: Path, markers: Sequence[str]) -> Imported:
     """Let the vocabulary read markers, and note the special tokens that remain text."""
-    vocabulary = found.bundle.tokenizer
+    vocabulary = imported.bundle.tokenizer
     if not isinstance(vocabulary, ForeignVocabulary):
         if markers:
             raise ConfigError("--markers is for vocabularies of other libraries, and clearhead trained this one")
-        return found
+        return imported
     file = vocabulary.file
     if markers:
         if "words" in (file.source.speller, (file.target or file.source).speller):
             raise ConfigError("--markers has no meaning: this model looks up whole words, special tokens among them")
         file = with_markers(file, markers)
-        found.bundle.tokenizer = as_vocabulary(file, path)  # the comparison uses the same bundle
+        imported.bundle.tokenizer = as_vocabulary(file, path)  # the comparison uses the same bundle
     if not (others := possible_markers(file)):
-        return found
+        return imported
     shown = ",".join(others[:_SHOWN]) + (",.." if len(others) > _SHOWN else "")
     note = (
         f"these special tokens are text in a text: {shown:.300}; name those that users of the model write (--markers)"
     )
-    return replace(found, notes=(*found.notes, note))
+    return replace(imported, notes=(*imported.notes, note))
 
 
 def _library(path: Path, kind: str | None) -> Library:
@@ -199,11 +199,11 @@ def _library(path: Path, kind: str | None) -> Library:
         if kind not in known:
             raise ConfigError(f"models of the kind {kind!r:.100} are not known here{nearest_name(kind, known)}")
         return next(library for library in LIBRARIES.values() if kind in library.kinds)
-    found = next((library for library in LIBRARIES.values() if library.is_here(path)), None)
+    chosen = next((library for library in LIBRARIES.values() if library.is_here(path)), None)
     for what, (is_here, advice) in _REFUSED.items():
-        if found is None and is_here(path):
+        if chosen is None and is_here(path):
             raise ModelError(f"{path} is {what}: {advice}")
-    if found is None:
+    if chosen is None:
         layouts = "; ".join(f"{name}: {library.layout}" for name, library in LIBRARIES.items())
         raise ModelError(f"{path} is no model of a library that is known here ({layouts})")
-    return found
+    return chosen

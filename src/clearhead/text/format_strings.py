@@ -58,19 +58,19 @@ class _Printf:
         object.__setattr__(self, "pattern", re.compile(pattern, re.DOTALL))
 
     def __call__(self, text: str) -> Arguments:
-        found: dict[Key, str] = {}
+        kinds: dict[Key, str] = {}
         ways: set[type | None] = set()
         numbers = count(1)
         for key, kind in self._arguments(text):
             ways.add(None if key is None else type(key))
             place = next(numbers) if key is None else key
-            if found.setdefault(place, kind) != kind:
-                raise _InvalidError(f"argument {place} is {found[place]} and {kind}")
+            if kinds.setdefault(place, kind) != kind:
+                raise _InvalidError(f"argument {place} is {kinds[place]} and {kind}")
         if len(ways) > 1 and not self.may_mix:
             raise _InvalidError("some arguments have a number or a name, and others have none")
-        if int in ways and not self.may_skip and (unused := set(range(1, len(found) + 1)).difference(found)):
+        if int in ways and not self.may_skip and (unused := set(range(1, len(kinds) + 1)).difference(kinds)):
             raise _InvalidError(f"argument {min(unused)} is not used")
-        return found
+        return kinds
 
     def _arguments(self, text: str) -> Iterator[tuple[Key | None, str]]:
         """Yield number or name, if any, and type of every argument in the order of the text."""
@@ -131,9 +131,9 @@ def _named(pattern: str, stray: str = r"(?!)") -> Callable[[str], Arguments]:
     def read(text: str) -> Arguments:
         if lone := is_stray.search(compiled.sub(" ", text)):
             raise _InvalidError(f"{lone[0]} is no format")
-        found = [match.groups("") for match in compiled.finditer(text) if match[1] is not None]
+        fields = [match.groups("") for match in compiled.finditer(text) if match[1] is not None]
         kinds: defaultdict[Key, set[str]] = defaultdict(set)
-        for place, (name, *kind) in enumerate(found):
+        for place, (name, *kind) in enumerate(fields):
             kinds[name or str(place)].update(filter(None, map(str.strip, kind)))
         return {name: " and ".join(sorted(some)) for name, some in kinds.items()}
 
@@ -148,7 +148,7 @@ def _in_order(pattern: str) -> Callable[[str], Arguments]:
 
 def _ruby(text: str) -> Arguments:
     """Return the arguments of a text in Ruby: `%{name}` is a text, and `%<name>d` is written as in Python."""
-    return _RUBY(_RUBY_NAME.sub(lambda found: f"%({found[2] or found[3]}){found[1]}{'s' * bool(found[2])}", text))
+    return _RUBY(_RUBY_NAME.sub(lambda match: f"%({match[2] or match[3]}){match[1]}{'s' * bool(match[2])}", text))
 
 
 _C = _types(integer="di", unsigned="ouxX", double="eEfFgGaA", character="cC", string="sS", pointer="p", counter="n")
@@ -168,18 +168,18 @@ _GO = re.compile(rf"%[-+# 0]*+{_GO_SIZE}(?:\.{_GO_SIZE})?+{_GO_NUMBER}(.?)")
 
 def _go(text: str) -> Arguments:
     """Return the arguments of a text in Go: `%[2]q` is the second one, and the next one without a number the third."""
-    found: dict[Key, str] = {}
+    kinds: dict[Key, str] = {}
     place = 0
     for match in _GO.finditer(text):
         for number, kind in (match.group(1, 2), match.group(3, 4), match.group(5, 6)):
             place = int(number) - 1 if number else place
             if kind and kind != "%":
                 place += 1
-                if found.setdefault(place, kind) != kind:
-                    raise _InvalidError(f"argument {place} is {found[place]} and {kind}")
+                if kinds.setdefault(place, kind) != kind:
+                    raise _InvalidError(f"argument {place} is {kinds[place]} and {kind}")
         if not match[6].isalpha() and match[6] != "%":
             raise _InvalidError(f"{match[0]} is no format")
-    return found
+    return kinds
 
 
 _IN_BRACES = _named(r"\{\{|\}\}|\{([^{}:]*+)(?::((?:[^{}]|\{[^{}]*+\})*+))?+\}", "[{}]")
@@ -287,10 +287,10 @@ def _with_quotations_of(source: str, text: str, quotation: re.Pattern[str]) -> s
     """Return a text in which an apostrophe that begins a quotation is doubled, unless the source has that quotation."""
     kept = {"''", *quotation.findall(source)}
     written, at = [], 0
-    while found := quotation.search(text, at):
-        is_kept = found[0] in kept
-        written += [text[at : found.start()], found[0] if is_kept else "''"]
-        at = found.end() if is_kept else found.start() + 1
+    while match := quotation.search(text, at):
+        is_kept = match[0] in kept
+        written += [text[at : match.start()], match[0] if is_kept else "''"]
+        at = match.end() if is_kept else match.start() + 1
     return "".join([*written, text[at:]])
 
 

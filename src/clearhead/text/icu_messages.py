@@ -60,7 +60,7 @@ class MessageRun:
             return None
         originals, words = self.originals(translation), _BRACED.split(translation)
         written = self._quoted(words[0])
-        written += "".join(one + self._quoted(word) for one, word in zip(originals, words[1:], strict=True))
+        written += "".join(original + self._quoted(word) for original, word in zip(originals, words[1:], strict=True))
         return written if self._is_read_as(written, words, originals) else None
 
     def originals(self, words: str) -> list[str]:
@@ -72,9 +72,9 @@ class MessageRun:
         signs = "{}#" if self.is_counted else "{}"
         lone = "'" if self.doubles_apostrophes else rf"'(?=['{signs}]|$)"
 
-        def quoted(found: re.Match[str]) -> str:
-            doubled = found[0].replace("'", "''")
-            return f"'{doubled}'" if found[1] else doubled
+        def quoted(match: re.Match[str]) -> str:
+            doubled = match[0].replace("'", "''")
+            return f"'{doubled}'" if match[1] else doubled
 
         return re.sub(rf"([{signs}][{signs}']*)|{lone}", quoted, words)
 
@@ -85,8 +85,8 @@ class MessageRun:
             runs = _Reading(f"{{n, {kind}, other {{{written}}}}}", keeps_braces=True).runs
         except _NoMessageError:
             return False
-        found = [(_BRACED.split(run.text), run.originals(run.text)) for run in runs]
-        return found == [(words, originals)] if written else not any(words)
+        read = [(_BRACED.split(run.text), run.originals(run.text)) for run in runs]
+        return read == [(words, originals)] if written else not any(words)
 
 
 def message_runs(text: str) -> list[MessageRun]:
@@ -109,11 +109,11 @@ def message_syntax(text: str) -> tuple[str, ...]:
     >>> message_syntax("{n, plural, one {# file} other {# files}}")
     ('{n, plural, one {', '#', '} other {', '#', '}}')
     """
-    found, at = [], 0
+    parts, at = [], 0
     for run in message_runs(text):
-        found += [text[at : run.start], *sorted(run.originals(run.text))]
+        parts += [text[at : run.start], *sorted(run.originals(run.text))]
         at = run.end
-    return tuple(part for part in (*found, text[at:]) if part) if at else ()
+    return tuple(part for part in (*parts, text[at:]) if part) if at else ()
 
 
 class _Reading:

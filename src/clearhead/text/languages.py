@@ -195,8 +195,8 @@ def codes_by_name() -> dict[str, str]:
     ('de', 'de', 'de', 'de')
     """
     names: dict[str, str] = _table()["names"]
-    found = {name: code for code, all_names in names.items() for name in all_names.split("; ")}
-    return found | _table()["aliases"] | dict(zip(names, names, strict=True))
+    codes = {name: code for code, all_names in names.items() for name in all_names.split("; ")}
+    return codes | _table()["aliases"] | dict(zip(names, names, strict=True))
 
 
 @cache

@@ -119,15 +119,15 @@ class LineStatistics(_Part):
             ValueError: If the values are not line statistics, naming the first wrong field.
         """
         try:
-            found = cls.model_validate(values)
-            _characters(found.source_characters)
-            _characters(found.target_characters)
+            statistics = cls.model_validate(values)
+            _characters(statistics.source_characters)
+            _characters(statistics.target_characters)
         except ValidationError as error:
             problem = error.errors()[0]
             raise ValueError(
                 f"{'.'.join(map(str, problem['loc'])) or 'statistics'}: {problem['msg'].removeprefix('Value error, ')}"
             ) from None
-        return found
+        return statistics
 
     @property
     def lines(self) -> int:
@@ -297,13 +297,13 @@ def _ranges(characters: Iterable[str]) -> str:
     >>> _ranges("ACB z")
     '20 41-43 7A'
     """
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for code in sorted(map(ord, characters)):
-        if found and found[-1][1] == code - 1:
-            found[-1] = (found[-1][0], code)
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1] = (ranges[-1][0], code)
         else:
-            found.append((code, code))
-    return " ".join(f"{first:X}" if first == last else f"{first:X}-{last:X}" for first, last in found)
+            ranges.append((code, code))
+    return " ".join(f"{first:X}" if first == last else f"{first:X}-{last:X}" for first, last in ranges)
 
 
 def _characters(ranges: str) -> frozenset[str]:

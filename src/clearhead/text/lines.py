@@ -69,4 +69,4 @@ def for_terminal(text: str) -> str:
     >>> for_terminal("\x1b[2Jé.txt is\n\u202ecut off")
     '\\x1b[2Jé.txt is\n\\u202ecut off'
     """
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

@@ -105,8 +105,8 @@ def strip_markup(text: str, *, tags: bool = True) -> Stripped:
         if which == len(unit.texts) - 1:
             first, is_spaced = begun[number]
             marks[number] = _Mark(unit, first, len(stripped), is_kept, (is_spaced, behind))
-    found = tuple(marks[number] for number in sorted(marks))
-    return Stripped(stripped + text[at:], found, any(not mark.is_kept for mark in found))
+    own = tuple(marks[number] for number in sorted(marks))
+    return Stripped(stripped + text[at:], own, any(not mark.is_kept for mark in own))
 
 
 def is_tag(placeholder: str) -> bool:
@@ -243,8 +243,8 @@ class _Written:
         if not (is_code or self._code):
             return False
         code, start = (text, len(before)) if is_code else (self._code, 0)
-        found = placeholder().match(before * is_code + code + text * (not is_code), start)
-        return found is None or found.end() != start + len(code)
+        match = placeholder().match(before * is_code + code + text * (not is_code), start)
+        return match is None or match.end() != start + len(code)
 
     def text(self) -> str:
         """Return the whole text."""
@@ -276,7 +276,7 @@ class _Placing:
         """Parts of the translation that are placeholders."""
         alone = [mark for mark in stripped.marks if mark.is_kept]
         self._side_by_side = {
-            (one.unit.texts[0], other.unit.texts[0]) for one, other in pairwise(alone) if one.end == other.start
+            (left.unit.texts[0], right.unit.texts[0]) for left, right in pairwise(alone) if left.end == right.start
         }
         missing = self._kept(stripped)
         self._place([mark for mark in stripped.marks if not mark.is_kept or mark in missing])
@@ -308,18 +308,18 @@ class _Placing:
         choices = sorted(
             ((self._likeness(mark, part, most), -number, -part) for (number, mark), part in pairs), reverse=True
         )
-        found: dict[int, int] = {}
+        partners: dict[int, int] = {}
         for likeness, number, part in choices:
-            if likeness >= _ALIKE and -number not in found and -part not in found.values():
-                found[-number] = -part
+            if likeness >= _ALIKE and -number not in partners and -part not in partners.values():
+                partners[-number] = -part
                 self._texts[-part] = missing[-number].unit.texts[0]
                 start, end = self._parts[-part]
                 beside = self._translation[max(0, start - 1) : start] + self._translation[end : end + 1]
                 if _BESIDE_CODES.isdisjoint(map(script_of, beside)):
                     self._restored.add(-part)
-        for part in set(free).difference(found.values()):
+        for part in set(free).difference(partners.values()):
             self._texts[part] = ""
-        return {mark for number, mark in enumerate(missing) if number not in found}
+        return {mark for number, mark in enumerate(missing) if number not in partners}
 
     def _likeness(self, mark: _Mark, part: int, most_characters: int) -> float:
         own, other = mark.unit.texts[0][:most_characters], self._texts[part][:most_characters]
@@ -345,12 +345,12 @@ class _Placing:
                     places.add(target + 1, -2)
                 passed += 1
             parent = around[-1]
-            found = self._around(mark, parent) if mark.is_pair and len(around) < MOST_DEPTH else None
-            node = _Node(mark, *(found or (places.cheapest(parent.start, parent.end),) * 2))
-            if found:
-                insort(parent.taken, found)
+            span = self._around(mark, parent) if mark.is_pair and len(around) < MOST_DEPTH else None
+            node = _Node(mark, *(span or (places.cheapest(parent.start, parent.end),) * 2))
+            if span:
+                insort(parent.taken, span)
             if mark.is_pair and len(around) < MOST_DEPTH:
-                if found is None:
+                if span is None:
                     quoted = self._quoted(node, quoted)
                 around.append(node)
             parent.within.append(node)
@@ -413,26 +413,26 @@ class _Placing:
         """Return the text of a node with its marks, without the surrounding white space."""
         written = _Written(node.words, self._side_by_side)
         at, has_gap = node.start, True  # whether the text between the last part and the next is already written
-        marks = sorted(node.within, key=lambda one: (one.start, one.end))
-        for one in marks:
-            assert one.mark is not None
-            has_gap = self._write_parts(written, at, one.start, has_gap)
-            at = max(at, one.start)
-            is_empty = one.end <= one.start
-            texts = one.mark.unit.texts
-            inside = self._written(one) + texts[1] if one.mark.is_pair else ""
-            is_word = one.mark.is_kept or bool(is_empty and inside and (one.words or one.within))
+        marks = sorted(node.within, key=lambda child: (child.start, child.end))
+        for child in marks:
+            assert child.mark is not None
+            has_gap = self._write_parts(written, at, child.start, has_gap)
+            at = max(at, child.start)
+            is_empty = child.end <= child.start
+            texts = child.mark.unit.texts
+            inside = self._written(child) + texts[1] if child.mark.is_pair else ""
+            is_word = child.mark.is_kept or bool(is_empty and inside and (child.words or child.within))
             sticks = is_word and written.would_stick(texts[0], is_code=True)
-            if not has_gap and (not is_empty or one.mark.spaces[0] or sticks):
+            if not has_gap and (not is_empty or child.mark.spaces[0] or sticks):
                 written.add(self._gap(at) or " " * is_empty)
                 has_gap = True
             elif sticks:
                 written.add(" ")
-            written.add(texts[0] + inside, is_code=one.mark.is_kept, is_restored=is_word)
+            written.add(texts[0] + inside, is_code=child.mark.is_kept, is_restored=is_word)
             if not is_empty:
-                at, has_gap = one.end, False
+                at, has_gap = child.end, False
             elif has_gap and at < node.end and self._is_edge(at):
-                written.add(" " * one.mark.spaces[1])
+                written.add(" " * child.mark.spaces[1])
             elif at >= node.end:
                 has_gap = False  # another mark behind the last word has a space before it if the source has one
         self._write_parts(written, at, node.end, has_gap)

@@ -146,21 +146,21 @@ def units_of(text: str, *, with_numbers: bool = False) -> list[Unit]:
     matches = [*find_placeholders(text, with_numbers=with_numbers)]
     roles = [_role(text, match) for match in matches]
     to_close = Counter(name for name, is_closing in filter(None, roles) if is_closing)
-    found: list[Unit] = []
+    units: list[Unit] = []
     opened: list[tuple[str, int]] = []  # names of open codes or marks, with their index in `found`
     for match, role in zip(matches, roles, strict=True):
-        found.append(Unit((match[0],), (match.start(),)))
+        units.append(Unit((match[0],), (match.start(),)))
         name, is_closing = role or ("", False)
         if not is_closing:
             if to_close[name]:  # `<br>` and `{% include x %}` are never closed
-                opened.append((name, len(found) - 1))
+                opened.append((name, len(units) - 1))
             continue
         to_close[name] -= 1
         if opened and opened[-1][0] == name:
-            closing, place = found.pop(), opened.pop()[1]
-            opening = found[place]
-            found[place] = Unit((*opening.texts, *closing.texts), (*opening.starts, *closing.starts))
-    return found
+            closing, place = units.pop(), opened.pop()[1]
+            opening = units[place]
+            units[place] = Unit((*opening.texts, *closing.texts), (*opening.starts, *closing.starts))
+    return units
 
 
 def _role(text: str, match: re.Match[str]) -> tuple[str, bool] | None:
@@ -171,10 +171,10 @@ def _role(text: str, match: re.Match[str]) -> tuple[str, bool] | None:
 
 def _by_texts(units: Iterable[Unit]) -> dict[tuple[str, ...], deque[Unit]]:
     """Group equal units, in order; without groups, searching them takes seconds for long lines."""
-    found: dict[tuple[str, ...], deque[Unit]] = {}
+    by_texts: dict[tuple[str, ...], deque[Unit]] = {}
     for unit in units:
-        found.setdefault(unit.texts, deque()).append(unit)
-    return found
+        by_texts.setdefault(unit.texts, deque()).append(unit)
+    return by_texts
 
 
 def _free(text: str) -> tuple[list[str], list[str]]:

@@ -381,7 +381,7 @@ def without_tags(text: str) -> str:
     """
     if "<" not in text:
         return text
-    return placeholder().sub(lambda found: "" if TAG.fullmatch(found[0]) else found[0], text)
+    return placeholder().sub(lambda match: "" if TAG.fullmatch(match[0]) else match[0], text)
 
 
 def _is_visible(character: str) -> bool:

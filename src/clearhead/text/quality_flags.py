@@ -164,7 +164,7 @@ def find_flags(
         masked: The source as the model reads it, with signs in place of placeholders, if it has any.
         in_place: What the text is, if the model's best translation is empty.
     """
-    found: dict[str, str | None] = {
+    details: dict[str, str | None] = {
         "empty": in_place or ("the model wrote nothing" if is_blank(text) else None),
         **_length_flags(source, text, tokens, sentences, seen.statistics),
         "repetition": _repetition(source, text),
@@ -174,7 +174,7 @@ def find_flags(
         "numbers": _numbers_detail(missing_numbers(source, text), invented_numbers(source, text)),
         "placeholders": _placeholder_changes(source, text),
     }
-    return tuple(Flag(kind, detail) for kind in KINDS if (detail := found.get(kind)))
+    return tuple(Flag(kind, detail) for kind in KINDS if (detail := details.get(kind)))
 
 
 def merge_flags(groups: Sequence[Sequence[Flag]]) -> tuple[Flag, ...]:
@@ -276,7 +276,7 @@ def _placeholder_changes(source: str, text: str) -> str:
     """
     missing, added = _localized_changes(source, text)
     missing = [*missing_placeholders(source, text), *missing]
-    added = [one for one in (*_absent_placeholders(text, source), *added) if one.strip("*")]
+    added = [code for code in (*_absent_placeholders(text, source), *added) if code.strip("*")]
     is_rst = any(sign in source for sign in (":`", "``", "`_")) and not _beside_words(source)
     beside = _beside_words(text) if is_rst else []
     told = {"": missing, "not in the source: ": added, "beside a letter: ": beside}
@@ -289,22 +289,22 @@ def _localized_changes(source: str, text: str) -> tuple[list[str], list[str]]:
     added: list[str] = []
     if not any(sign in source for sign in "+$_&|"):
         return missing, added
-    read, written = (placeholder().sub("\0", one) for one in (source, text))
+    read, written = (placeholder().sub("\0", side) for side in (source, text))
     for kind in LOCALIZED_KINDS:
         own = list(kind.in_source.finditer(read))
         left = Counter(kind.in_translation.findall(written)) if own else Counter[str]()
-        for found in own:
-            if left[found[1]]:
-                left[found[1]] -= 1
+        for localized in own:
+            if left[localized[1]]:
+                left[localized[1]] -= 1
             else:
-                missing.append(found[0])
+                missing.append(localized[0])
         added += left.elements() if kind.is_exact else ()
     return missing, added
 
 
 def _beside_words(text: str) -> list[str]:
     """Return the marks of reStructuredText that a letter or digit is beside, where docutils does not see them."""
-    found = []
+    codes = []
     for match in find_placeholders(text) if "`" in text else ():
         code, before, behind = (
             match[0],
@@ -313,8 +313,8 @@ def _beside_words(text: str) -> list[str]:
         )
         begins, ends = code[0] in ":`", pair_role(code) != ("`", False) and code.endswith(("`", "_"))
         if "`" in code and ((begins and before.isalnum()) or (ends and behind.isalnum())):
-            found.append(code.strip())
-    return found
+            codes.append(code.strip())
+    return codes
 
 
 def _length_flags(
@@ -412,12 +412,12 @@ def _numbers_detail(missing: Sequence[str], invented: Sequence[str]) -> str:
 
 def _numbers(text: str) -> list[_Number]:
     """Return the numbers of a text; runs of digits joined by one separator are one number, as `1.250,5` and dates."""
-    found = [_Number(number, _DIGITS.findall(number)) for number in NUMBER.findall(text)]
+    numbers = [_Number(number, _DIGITS.findall(number)) for number in NUMBER.findall(text)]
     if text.isascii():
-        return found
+        return numbers
     return [
         _Number(number, ["".join(str(unicodedata.decimal(digit)) for digit in run) for run in runs])
-        for number, runs in found
+        for number, runs in numbers
     ]
 
 
@@ -447,10 +447,10 @@ def _absent(numbers: Sequence[_Number], others: Sequence[_Number]) -> dict[str, 
         start = len(runs) if _amount(runs) in amounts else 0
         while start < len(runs):
             ends = range(min(start + MOST_RUNS, len(runs)), start, -1)
-            found = next((end for end in ends if _joined(runs, start, end) in joined), None)
-            if found is None:
+            end_of_number = next((end for end in ends if _joined(runs, start, end) in joined), None)
+            if end_of_number is None:
                 absent.setdefault(_joined(runs, start, start + 1), number)
-            start = found or start + 1
+            start = end_of_number or start + 1
     return absent
 
 
@@ -481,16 +481,16 @@ def _compared(placeholder: str) -> str:
 
 def _pairs(text: str) -> Counter[tuple[str, ...]]:
     """Return the pairs of codes in a text; a template statement alone in one, as `{% else %}`, counts with it."""
-    found: Counter[tuple[str, ...]] = Counter()
+    pairs: Counter[tuple[str, ...]] = Counter()
     around: list[Unit] = []
     for unit in units_of(text) if any(sign in text for sign in "<{_[`") else ():
         while around and around[-1].starts[1] < unit.starts[0]:
             around.pop()
         texts = tuple(map(_compared, unit.texts))
         if len(texts) == 2 and "*" not in texts[0]:
-            found[texts] += 1
+            pairs[texts] += 1
             if texts[0].startswith(STATEMENT_SIGNS):
                 around.append(unit)
         elif around and texts[0].startswith(STATEMENT_SIGNS):
-            found[*texts, *map(_compared, around[-1].texts)] += 1
-    return found
+            pairs[*texts, *map(_compared, around[-1].texts)] += 1
+    return pairs

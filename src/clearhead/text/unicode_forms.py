@@ -112,8 +112,8 @@ class TextForm:
             parts.append(text[start:end])
             starts += range(start, end)
             at = end
-        found = "".join(parts)
-        return (text, None) if found == text else (found, [*starts, len(text)])
+        joined = "".join(parts)
+        return (text, None) if joined == text else (joined, [*starts, len(text)])
 
     def _is_usual(self, text: str) -> bool:
         """Return whether a text has nothing that this form changes; quicker than to look at each letter."""
@@ -123,8 +123,8 @@ class TextForm:
             return False
         spaces = self.spaces is not None
         return not any(
-            one in self.left_out or one in self.replaced or (spaces and one != " " and one.isspace())
-            for one in set(text)
+            char in self.left_out or char in self.replaced or (spaces and char != " " and char.isspace())
+            for char in set(text)
         )
 
     def _parts(self, text: str, start: int, end: int) -> list[tuple[int, str]]:
@@ -168,16 +168,16 @@ def count_forms(text: str) -> set[str]:
     >>> sorted(count_forms("3\u00a0Do\u0308r\u00adfer"))
     ['U+00A0 1a', 'U+00AD', 'decomposed']
     """
-    found = {_key(_kind(text, place)) for place, one in enumerate(text) if one.isspace()}
+    forms = {_key(_kind(text, place)) for place, char in enumerate(text) if char.isspace()}
     if text.isascii():
-        return found
-    found |= set(map(_key, _COUNTED.intersection(text)))
-    found |= {f"{_key(_letter(sequence))} canonical" for sequence in _SEQUENCE.findall(text)}
+        return forms
+    forms |= set(map(_key, _COUNTED.intersection(text)))
+    forms |= {f"{_key(_letter(sequence))} canonical" for sequence in _SEQUENCE.findall(text)}
     if not unicodedata.is_normalized("NFD", text):
-        found.add(COMPOSED)
+        forms.add(COMPOSED)
     if not unicodedata.is_normalized("NFC", text):
-        found.add(DECOMPOSED)
-    return found
+        forms.add(DECOMPOSED)
+    return forms
 
 
 def form_of_source(counts: Mapping[str, int], lines: int, characters: Collection[str]) -> TextForm:
@@ -196,7 +196,7 @@ def form_of_source(counts: Mapping[str, int], lines: int, characters: Collection
         if (kind := _space_of(key)) and (count >= RARE * lines or count > counts[_key(" " + kind[1:])])
     )
     left_out = {mark for mark in marks if counts[_key(mark)] < RARE * lines}
-    wide = {one: plain for one, plain in _WIDE.items() if one not in characters and plain in characters}
+    wide = {char: plain for char, plain in _WIDE.items() if char not in characters and plain in characters}
     canonical = form_of_target(counts, lines)
     return replace(canonical, left_out=frozenset(left_out), replaced=wide, spaces=spaces)
 

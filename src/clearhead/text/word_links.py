@@ -126,8 +126,8 @@ def link_tokens(
         [np.flatnonzero(word).tolist() for word in _shares(words, tokens)]
         for words, tokens in ((source_words, source_tokens), (target_words, target_tokens))
     )
-    found = {(left, right) for source, target in links for left in of_source[source] for right in of_target[target]}
-    return sorted(found)
+    pairs = {(left, right) for source, target in links for left in of_source[source] for right in of_target[target]}
+    return sorted(pairs)
 
 
 def joined_links(
@@ -144,12 +144,12 @@ def joined_links(
     """
     source_words = _words_in(source, sources)
     target_words = _words_in(target, targets)
-    found = {
-        (left[one], right[other])
+    joined = {
+        (left[left_word], right[right_word])
         for left, right, some in zip(source_words, target_words, links, strict=True)
-        for one, other in some
+        for left_word, right_word in some
     }
-    return sorted(found)
+    return sorted(joined)
 
 
 def pharaoh(links: Sequence[Link]) -> str:
@@ -164,13 +164,13 @@ def pharaoh(links: Sequence[Link]) -> str:
 def _words_in(whole: str, parts: Sequence[str]) -> list[list[int]]:
     """Return for each word of each part the number of the word of the whole text that contains its beginning."""
     of_characters = [number for number, (start, end) in enumerate(words_of(whole)) for _ in range(start, end)]
-    found, at = [], 0
+    words, at = [], 0
     for part in parts:
         sizes = [end - start for start, end in words_of(part)]
         starts = [at, *(at + size for size in accumulate(sizes))]
-        found.append([of_characters[start] for start in starts[:-1]])
+        words.append([of_characters[start] for start in starts[:-1]])
         at = starts[-1]
-    return found
+    return words
 
 
 def _num_reached(words: Sequence[Span], tokens: Sequence[Span]) -> int:

@@ -194,17 +194,17 @@ class ForeignVocabulary(Vocabulary):
         self, frame: Frame, ids: list[int], target_lang: str | None, source_lang: str | None = None
     ) -> list[int]:
         """Return the ids of a sentence according to a template; unknown languages are left out."""
-        found: list[int] = []
+        filled: list[int] = []
         for part in frame:
             match part:
                 case "text":
-                    found += ids
+                    filled += ids
                 case "source_lang" | "target_lang":
                     language = source_lang if part == "source_lang" else target_lang
-                    found += [self.languages[language]] if language in self.languages else []
+                    filled += [self.languages[language]] if language in self.languages else []
                 case _:
-                    found.append(part)
-        return found
+                    filled.append(part)
+        return filled
 
 
 def _subword_encoder(side: VocabularySide, control: Collection[int]) -> SubwordEncoder:

@@ -26,25 +26,25 @@ def matched_spans(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
     [(0, 3), (4, 5), (5, 9), (9, 9)]
     """
     folded, places = _folded(text)
-    found: list[tuple[int, int] | None] = []  # offsets in `folded`, as are the next
+    matched: list[tuple[int, int] | None] = []  # offsets in `folded`, as are the next
     at = 0
     for piece in pieces:
         own = _folded(piece.strip())[0]
         start = folded.find(own, at, at + len(own) + FARTHEST) if own and UNREADABLE not in own else -1
         if start >= 0:
             at = start + len(own)
-            found.append((start, at))
+            matched.append((start, at))
         else:
-            found.append(None if own else (at, at))
+            matched.append(None if own else (at, at))
     starts: list[int] = []  # for each piece, start of the next piece with a match
     following = len(folded)
-    for span, piece in zip(reversed(found), reversed(pieces), strict=True):
+    for span, piece in zip(reversed(matched), reversed(pieces), strict=True):
         if span is not None and piece.strip():
             following = span[0]
         starts.append(following)
     spans: list[tuple[int, int]] = []
     end = 0
-    for span, limit in zip(found, reversed(starts), strict=True):
+    for span, limit in zip(matched, reversed(starts), strict=True):
         if span is None:
             gap = text[places[end] : places[limit]]
             start = places[end] + len(gap) - len(gap.lstrip())

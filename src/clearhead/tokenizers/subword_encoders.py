@@ -220,10 +220,10 @@ class SentencePieceEncoder(ListedPieces):
         done = passed = 0
         for match in self._starts_added.finditer(text):
             at = match.start()
-            found = at >= passed and next((n for n in self._added_lengths if text[at : at + n] in self.added), 0)
-            if not found:
+            length = at >= passed and next((n for n in self._added_lengths if text[at : at + n] in self.added), 0)
+            if not length:
                 continue
-            passed = at + found
+            passed = at + length
             token_id = self.added[text[at:passed]]
             token = self._settings_of_added[token_id]
             before, behind = text[at - 1 : at], text[passed : passed + 1]

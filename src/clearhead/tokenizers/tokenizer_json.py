@@ -68,8 +68,8 @@ def require_bounded(values: Mapping[str, Any]) -> None:
     """
     model = values.get("model")
     model = model if isinstance(model, dict) else {}
-    for name, found in (("vocab", model), ("merges", model), ("added_tokens", values)):
-        if isinstance(listed := found.get(name), list | dict) and len(listed) > _MOST_PIECES:
+    for name, section in (("vocab", model), ("merges", model), ("added_tokens", values)):
+        if isinstance(listed := section.get(name), list | dict) and len(listed) > _MOST_PIECES:
             raise ValueError(f"its {name} has {len(listed):,} entries, but must have at most {_MOST_PIECES:,}")
     if isinstance(longest := model.get("max_input_chars_per_word"), int) and longest > _MOST_WORD:
         raise ValueError(f"its max_input_chars_per_word is {longest:,}, but must be at most {_MOST_WORD:,}")

@@ -84,9 +84,9 @@ class Vocabulary(ABC):
     def model_settings(self) -> dict[str, int]:
         """The `[model]` settings that the tokenizer determines: `vocab_size` and the ids of special tokens."""
         sizes = {"vocab_size": self.vocab_size, "source_vocab_size": self.source_vocab_size}
-        found = {**sizes, "pad_id": self.pad_id, "bos_id": self.bos_id, "eos_id": self.eos_id}
-        found["num_placeholders"] = self.num_placeholders or None
-        return {name: value for name, value in found.items() if value is not None}
+        settings = {**sizes, "pad_id": self.pad_id, "bos_id": self.bos_id, "eos_id": self.eos_id}
+        settings["num_placeholders"] = self.num_placeholders or None
+        return {name: value for name, value in settings.items() if value is not None}
 
     @property
     @abstractmethod
@@ -179,14 +179,14 @@ class Vocabulary(ABC):
         Such a piece replaces all ids from there on, and may be longer than the rest: after `ein H` it may be `Hund`.
         """
         ordered, names = self._pieces_by_name
-        found, rest = [], ""
+        groups, rest = [], ""
         for token_id in reversed(ids):
             rest = names.get(token_id, "") + rest
             first = at = bisect_left(ordered, rest, key=lambda item: item[0])
             while at < len(ordered) and ordered[at][0].startswith(rest):
                 at += 1
-            found.append([piece_id for _, piece_id in ordered[first:at]])
-        return found[::-1]
+            groups.append([piece_id for _, piece_id in ordered[first:at]])
+        return groups[::-1]
 
     @cached_property
     def _pieces_by_name(self) -> tuple[list[tuple[str, int]], dict[int, str]]:
@@ -311,11 +311,11 @@ def require_texts(texts: object, what: str) -> list[str]:
     """
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
         raise DataError(f"{what} must be a list of texts, not {type(texts).__name__}; for one text write [text]")
-    found = list(texts)
-    for number, text in enumerate(found, start=1):
+    read = list(texts)
+    for number, text in enumerate(read, start=1):
         if not isinstance(text, str):
             raise DataError(f"{what} must be a list of texts; number {number} is {type(text).__name__}, not str")
-    return found
+    return read
 
 
 def refuse_surrogates(texts: Sequence[str]) -> None:

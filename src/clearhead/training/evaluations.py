@@ -108,9 +108,9 @@ def evaluations(run: Path, model_sha256: str) -> Html:
     recorded, damaged = _read(run / EVALUATIONS_FILE)
     own = [evaluation for evaluation in recorded if evaluation.model_sha256 == model_sha256]
     latest = {
-        f"{name}, test: {_names(evaluation)}": f"{score.score:.1f}"
-        for evaluation in own[-1:]
-        for name, score in evaluation.scores.items()
+        f"{name}, test: {_names(last)}": f"{score.score:.1f}"
+        for last in own[-1:]
+        for name, score in last.scores.items()
     }
     parts = [scores(latest) if latest else paragraph(_NONE)]
     if recorded:

@@ -222,8 +222,8 @@ def _no_translation(batch: TextBatch, usual: Usual) -> Found:
 
 
 def _entities(source: str, target: str) -> str:
-    found = _ENTITY.findall(source) + _ENTITY.findall(target)
-    return " ".join(_some(one for one in found if unescape(one) != one))
+    entities = _ENTITY.findall(source) + _ENTITY.findall(target)
+    return " ".join(_some(entity for entity in entities if unescape(entity) != entity))
 
 
 def without_entities(text: str) -> str:
@@ -313,11 +313,11 @@ def _unusual_scripts(sides: Sequence[Texts]) -> NDArray[np.bool_]:
 
 def _foreign(batch: TextBatch, usual: Usual) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which texts have most of their letters in unusual scripts, for source and target."""
-    found = []
+    are_foreign = []
     for texts, is_unusual in zip((batch.source, batch.target), usual.unusual_scripts, strict=True):
         foreign = texts.sums(is_unusual[texts.scripts])
-        found.append((foreign >= FEWEST_LETTERS) & (2 * foreign > texts.sums(texts.scripts != 0)))
-    return found[0], found[1]
+        are_foreign.append((foreign >= FEWEST_LETTERS) & (2 * foreign > texts.sums(texts.scripts != 0)))
+    return are_foreign[0], are_foreign[1]
 
 
 def _scripts(texts: Texts, place: int) -> str:
@@ -351,25 +351,25 @@ def _seen(text: str) -> str:
 def _differences(missing: Callable[[str, str], list[str]], source: str, target: str, between: str) -> str:
     """Return what each side lacks of the other."""
     lacks = {"target": _some(missing(source, target)), "source": _some(missing(target, source))}
-    return "; ".join(f"the {name} lacks {between.join(found)}" for name, found in lacks.items() if found)
+    return "; ".join(f"the {name} lacks {between.join(lacking)}" for name, lacking in lacks.items() if lacking)
 
 
 def _named(batch: TextBatch, place: int, kind: int) -> str:
     """Return the characters of a kind in both sides, as code points."""
-    found = []
+    names = []
     for texts in (batch.source, batch.target):
         part = slice(texts.starts[place], texts.ends[place])
-        found += [f"U+{code:04X}" for code in texts.codes[part][(texts.kinds[part] & kind) != 0].tolist()]
-    return " ".join(_some(found))
+        names += [f"U+{code:04X}" for code in texts.codes[part][(texts.kinds[part] & kind) != 0].tolist()]
+    return " ".join(_some(names))
 
 
-def _some(found: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(found))[:_MOST_NAMED]
+def _some(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))[:_MOST_NAMED]
 
 
 def _open_brackets(text: str) -> int:
     """Return opening minus closing brackets; 0 if they balance without list markers and emoticons."""
     with_all, without = (
-        sum(map(one.count, _OPENING)) - sum(map(one.count, _CLOSING)) for one in (text, _ENUMERATION.sub(" ", text))
+        sum(map(part.count, _OPENING)) - sum(map(part.count, _CLOSING)) for part in (text, _ENUMERATION.sub(" ", text))
     )
     return with_all if without else 0

@@ -150,14 +150,14 @@ class Cleaning:
         certain: list[ShiftedRows] = []
         for block in blocks:
             kinds[block.start : block.start + block.rows] &= ~np.uint32(BITS["shifted"])
-        for block, found in zip(blocks, borders, strict=True):
-            if found is None:
+        for block, border in zip(blocks, borders, strict=True):
+            if border is None:
                 self.unmended.append(block)
             else:
                 # Likely rows that are not certain are dropped, and so are those that have their targets.
-                for start in (found.likely.start, found.likely.start + block.shift):
-                    kinds[start : start + found.likely.rows] |= np.uint32(BITS["shifted"])
-                certain.append(found.certain)
+                for start in (border.likely.start, border.likely.start + block.shift):
+                    kinds[start : start + border.likely.rows] |= np.uint32(BITS["shifted"])
+                certain.append(border.certain)
         return certain
 
     def _mended(self) -> Iterator[tuple[CleanedRow, int]]:
@@ -205,21 +205,21 @@ class Cleaning:
             self._num_seen += len(kept)
             for (place, _), row_before in zip(kept, earlier.tolist(), strict=True):
                 bits[place] |= BITS["duplicate"] * (row_before >= 0)
-        for (row, _), found in zip(some, bits, strict=True):
-            reason = next((name for name in self._reasons if found & BITS[name]), None)
+        for (row, _), own_bits in zip(some, bits, strict=True):
+            reason = next((name for name in self._reasons if own_bits & BITS[name]), None)
             yield row if row.after is None or reason is None else CleanedRow(row.before, None, (reason,))
 
     def _bits_now(self, some: list[tuple[CleanedRow, int]]) -> list[int]:
         """Return the bits of the findings of rows: those that were mended are checked again."""
         usual = self.examination.usual
         assert usual is not None
-        bits = [found for _, found in some]
+        bits = [own_bits for _, own_bits in some]
         changed = [(place, row.after) for place, (row, _) in enumerate(some) if row.after is not None and row.reasons]
         for place, _ in changed:
             bits[place] &= BITS["several_targets"]
         for batch in batches_of(pair for _, pair in changed):
-            for name, found in found_in(batch, usual, self._looked_for):
-                for at in found.places.tolist():
+            for name, pairs in found_in(batch, usual, self._looked_for):
+                for at in pairs.places.tolist():
                     bits[changed[batch.first + at][0]] |= BITS[name]
         return bits
 
@@ -257,8 +257,8 @@ def _with_targets(rows: Iterable[SentencePair]) -> Iterator[tuple[SentencePair, 
             targets.pop(count - 2 * MOST_SHIFT - 2, None)
         while waiting[0][1] + MOST_SHIFT < count:
             yield *waiting.popleft(), targets
-    for one in waiting:
-        yield *one, targets
+    for pair in waiting:
+        yield *pair, targets
 
 
 def _unmojibaked(text: str) -> str:

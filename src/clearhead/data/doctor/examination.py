@@ -74,7 +74,7 @@ def histogram(lengths: Lengths, step: int) -> list[tuple[int, int | None, int]]:
 
 def histogram_step(*sides: Lengths) -> int:
     """Return a round bar width such that the bars before the last one hold 99 of 100 texts."""
-    rough = max(1, *(quantile(one.counts, 0.99) / (_MOST_BARS - 1) for one in sides))
+    rough = max(1, *(quantile(side.counts, 0.99) / (_MOST_BARS - 1) for side in sides))
     size = 10 ** math.floor(math.log10(rough))
     return int(next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough))
 
@@ -200,7 +200,7 @@ class Examination:
         """Return the findings with at least one pair, the most important first."""
         order = {severity: place for place, severity in enumerate(("serious", "moderate", "mild"))}
         some = [finding for finding in self.findings.values() if finding.count]
-        return sorted(some, key=lambda one: (order[one.kind.severity], -one.count))
+        return sorted(some, key=lambda finding: (order[finding.kind.severity], -finding.count))
 
     def sizes(self) -> dict[str, Any]:
         """Return rows and lengths as plain values."""
@@ -209,9 +209,9 @@ class Examination:
         for name, side in sides.items():
             values[name] = {"scripts": side.script_shares()}
             for unit in ("characters", "words"):
-                one: Lengths = getattr(side, unit)
-                bars = histogram(one, histogram_step(*(getattr(other, unit) for other in sides.values())))
-                values[name][unit] = {**one.to_dict(), "histogram": [list(bar) for bar in bars]}
+                lengths: Lengths = getattr(side, unit)
+                bars = histogram(lengths, histogram_step(*(getattr(other, unit) for other in sides.values())))
+                values[name][unit] = {**lengths.to_dict(), "histogram": [list(bar) for bar in bars]}
         return values
 
     def to_dict(self) -> dict[str, Any]:
@@ -265,10 +265,10 @@ def examine(
     for name, others in (held_out or {}).items():
         split = result.held_out[name] = RowCounts()
         for batch in batches_of(split.pairs_of(others, on_rows)):
-            found = leakage.look_up(batch, but=name)
-            result.findings["overlap"].add_all(batch.pairs, *found)
+            in_common = leakage.look_up(batch, but=name)
+            result.findings["overlap"].add_all(batch.pairs, *in_common)
             if on_found is not None:
-                on_found(batch, "overlap", found)
+                on_found(batch, "overlap", in_common)
             leakage.remember(name, batch)
         split.check()
     if not held_out:
@@ -315,11 +315,11 @@ def _examine(
         kinds.append(np.zeros(len(batch.pairs), dtype=np.uint32))
         of_leakage = () if leakage is None else (("leakage", leakage.look_up(batch)),)
         of_repeated = () if repeated is None else repeated.look_up(batch)
-        for name, found in chain(found_in(batch, usual, wanted), of_repeated, of_leakage):
-            result.findings[name].add_all(batch.pairs, *found)
-            kinds[-1][found.places] |= BITS[name]
+        for name, pairs in chain(found_in(batch, usual, wanted), of_repeated, of_leakage):
+            result.findings[name].add_all(batch.pairs, *pairs)
+            kinds[-1][pairs.places] |= BITS[name]
             if on_found is not None:
-                on_found(batch, name, found)
+                on_found(batch, name, pairs)
         if shifts:
             shifts[-1].add(batch)
     if kinds:
@@ -336,8 +336,8 @@ def _examine(
 def _told_by(weights: ShiftWeights, meaning: Meaning | str, *, is_asked: bool) -> str:
     """Return how misaligned rows are told where lengths, names and signs are weak evidence."""
     fewest = weights.fewest_rows
-    found = "they show none" if fewest is None else f"they show only blocks of about {fewest:,} rows and more"
-    weak = f"lengths, names and punctuation tell little in this corpus: {found}"
+    words = "they show none" if fewest is None else f"they show only blocks of about {fewest:,} rows and more"
+    weak = f"lengths, names and punctuation tell little in this corpus: {words}"
     if isinstance(meaning, str):
         return f"{weak}, and meanings are not compared: {meaning}"
     limit = "" if is_asked else f", those of the first {MOST_UNASKED:,} pairs (all with --meaning)"
@@ -412,19 +412,19 @@ class _Leakage:
         """Return the pairs with a side in a split other than `but`."""
         is_one = np.zeros(len(batch.pairs), dtype=bool)
         splits = {name: split for name, split in self._splits.items() if name != but}
-        found = [
+        repeated = [
             (side, name, origins, table.find(keys))
             for side, keys in (("source", _keys(batch.source)), ("target", _keys(batch.target)))
             for name, (table, origins) in splits.items()
         ]
-        for *_, rows in found:
+        for *_, rows in repeated:
             is_one |= rows >= 0
         is_one &= ~batch.blank
 
         def detail(place: int) -> str:
             return "; ".join(
                 f"the {side} is at {origins.of(int(rows[place]))} ({name})"
-                for side, name, origins, rows in found
+                for side, name, origins, rows in repeated
                 if rows[place] >= 0
             )
 

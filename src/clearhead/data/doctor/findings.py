@@ -272,6 +272,6 @@ def shown(text: str) -> str:
     if cut.isprintable():
         return cut
     return "".join(
-        one if one.isprintable() else " " if one in "\t\u00a0\u3000\u202f\u2009" else f"‹U+{ord(one):04X}›"
-        for one in cut
+        char if char.isprintable() else " " if char in "\t\u00a0\u3000\u202f\u2009" else f"‹U+{ord(char):04X}›"
+        for char in cut
     )

@@ -75,19 +75,19 @@ class SideLanguages:
         """Return the languages of most texts of each side; if they are not known, the reason."""
         if _identifier() is None:
             return "eldc is not installed (pip install eldc)"
-        found = []
+        languages = []
         for name, side in (("source", sources), ("target", targets)):
             step = 1 + sum(len(texts.texts) for texts in side) // MOST_TEXTS
             details = [_details(text) for texts in side for text in texts.texts[::step]]
-            counts = Counter(one.language for one in details if one.reliable)
+            counts = Counter(detail.language for detail in details if detail.reliable)
             if counts.total() < FEWEST_TEXTS:
                 return f"the {name} has too few texts whose language is clear"
             language, count = counts.most_common(1)[0]
             if count < MAJORITY * counts.total():
-                shares = ", ".join(f"{one} {100 * some / counts.total():.0f} %" for one, some in counts.most_common(3))
+                shares = ", ".join(f"{tag} {100 * some / counts.total():.0f} %" for tag, some in counts.most_common(3))
                 return f"no language has {100 * MAJORITY:.0f} % of the texts of the {name} (found: {shares})"
-            found.append(language)
-        return cls((found[0], found[1]))
+            languages.append(language)
+        return cls((languages[0], languages[1]))
 
     def foreign(self, side: int, text: str, other: str) -> Foreign | None:
         """Return the evidence that a text is not in the language of its side; None if there is none.

@@ -52,7 +52,7 @@ class Profiles:
     @classmethod
     def learn(cls, sources: Sequence[Texts], targets: Sequence[Texts]) -> Profiles | None:
         """Count the trigrams of both sides; return None if there are too few pairs."""
-        if sum(len(one.texts) for one in sources) < _FEWEST_PAIRS:
+        if sum(len(source.texts) for source in sources) < _FEWEST_PAIRS:
             return None
         logs = []
         for side in (sources, targets):
@@ -109,11 +109,11 @@ def language_verdicts(batch: TextBatch, languages: Languages, other_script: TwoF
         languages: What tells the languages apart.
         other_script: Which texts are in an unusual script; they are not judged.
     """
-    found = dict(_by_profiles(batch, languages, other_script))
+    verdicts = dict(_by_profiles(batch, languages, other_script))
     for place, verdict in _by_identification(batch, languages, other_script):
-        one, other = (new or old for new, old in zip(verdict, found.get(place, ("", "")), strict=True))
-        found[place] = one, other
-    return found
+        source, target = (new or old for new, old in zip(verdict, verdicts.get(place, ("", "")), strict=True))
+        verdicts[place] = source, target
+    return verdicts
 
 
 def _by_profiles(batch: TextBatch, languages: Languages, other_script: TwoFlags) -> Iterator[tuple[int, Verdict]]:
@@ -145,15 +145,15 @@ def _by_identification(batch: TextBatch, languages: Languages, other_script: Two
         if not any(evidence):
             continue
         names, total = ["", ""], 0.0
-        for side, one in enumerate(evidence):
-            if one is not None and one.is_likely:
-                is_of_other = one.language == identified.languages[1 - side]
-                names[side], total = OF_OTHER_SIDE if is_of_other else one.language, total + one.sum
+        for side, own in enumerate(evidence):
+            if own is not None and own.is_likely:
+                is_of_other = own.language == identified.languages[1 - side]
+                names[side], total = OF_OTHER_SIDE if is_of_other else own.language, total + own.sum
         # Two sides in each other's language are evidence of one fact, that they were exchanged.
         is_exchanged = names == [OF_OTHER_SIDE] * 2 and total >= CLEAR_SUM
         source, target = (
-            name if is_exchanged or (one is not None and one.is_clear) else ""
-            for name, one in zip(names, evidence, strict=True)
+            name if is_exchanged or (own is not None and own.is_clear) else ""
+            for name, own in zip(names, evidence, strict=True)
         )
         if source or target:
             yield place, (source, target)

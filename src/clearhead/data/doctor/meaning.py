@@ -69,12 +69,12 @@ class Meaning:
             return languages
         if unknown := [language for language in languages if language not in LANGUAGES]:
             return f"the encoder does not know the language {unknown[0]}"
-        num_pairs = sum(len(one.texts) for one in sources)
+        num_pairs = sum(len(batch.texts) for batch in sources)
         if num_pairs < FEWEST_PAIRS:
             return "there are too few pairs to learn from"
         step = 1 + num_pairs // MOST_PAIRS
         source, target = (
-            _embeddings([text for one in side for text in one.texts][::step]) for side in (sources, targets)
+            _embeddings([text for batch in side for text in batch.texts][::step]) for side in (sources, targets)
         )
         learned = cls(source.mean(axis=0), target.mean(axis=0))
         source, target = learned._compared(source, target)

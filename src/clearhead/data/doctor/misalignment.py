@@ -242,9 +242,9 @@ class ShiftWeights:
         self, rows: Rows, start: int, end: int, shift: int, by_chance: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return by how many nats sources fit the targets `shift` rows further down better than unrelated ones."""
-        found = self.features(rows, start, end, shift).sum(axis=0) - by_chance
+        gain = self.features(rows, start, end, shift).sum(axis=0) - by_chance
         # Some translations are unlike their sources, so that two targets which do not fit are about as unlikely.
-        return np.logaddexp(np.log(_LOOSE), np.log(1 - _LOOSE) + np.minimum(found, MOST_GAIN))
+        return np.logaddexp(np.log(_LOOSE), np.log(1 - _LOOSE) + np.minimum(gain, MOST_GAIN))
 
 
 class ShiftSearch:
@@ -279,12 +279,12 @@ class ShiftSearch:
     def finish(self) -> list[ShiftedRows]:
         """Process the last rows, and return all blocks found, in order."""
         self._advance(len(self._pairs))
-        self._found += [found for one in self._sums.values() if (found := one.close()) is not None]
+        self._found += [shifted for own in self._sums.values() if (shifted := own.close()) is not None]
         kept: list[ShiftedRows] = []
-        for found in sorted(self._found, key=lambda one: -one.gain):  # a wrong shift gains less
-            if not any(_overlap(found, other) for other in kept):
-                kept.append(found)
-        return sorted(kept, key=lambda one: one.start)
+        for shifted in sorted(self._found, key=lambda rows: -rows.gain):  # a wrong shift gains less
+            if not any(_overlap(shifted, other) for other in kept):
+                kept.append(shifted)
+        return sorted(kept, key=lambda rows: rows.start)
 
     def _advance(self, end: int) -> None:
         start = self._done
@@ -296,15 +296,15 @@ class ShiftSearch:
             low, high = max(start, -shift), min(end, len(self._pairs) - shift)
             if low < high:
                 here = slice(low - start, high - start)
-                found = self._weights.evidence(self._rows, low, high, shift, by_chance[here])
-                evidence[shift + MOST_SHIFT, here] = found
+                gain = self._weights.evidence(self._rows, low, high, shift, by_chance[here])
+                evidence[shift + MOST_SHIFT, here] = gain
         totals = self._totals[:, None] + np.pad(np.cumsum(evidence, axis=1), ((0, 0), (1, 0)))
         self._totals = totals[:, -1]
-        for shift, one in self._sums.items():
+        for shift, own in self._sums.items():
             low, high = max(start, -shift) - start, min(end, len(self._pairs) - shift) - start
             gains = np.clip(evidence[shift + MOST_SHIFT] - evidence[MOST_SHIFT], -MOST_GAIN, MOST_GAIN)
             gains[: max(0, low)] = gains[max(0, high) :] = 0.0
-            self._found += one.add(gains, totals, start, self._pairs, self._before)
+            self._found += own.add(gains, totals, start, self._pairs, self._before)
         drop = max(0, end - MOST_SHIFT)
         self._rows, self._pairs = self._rows.since(drop), self._pairs[drop:]
         self._before += drop
@@ -340,7 +340,7 @@ class _Sum:
                 end.
             before: Number of pairs before the first of `pairs`.
         """
-        found = []
+        all_ended = []
         at = 0
         while at < gains.size:
             rest = gains[at:] - LEAST_GAIN
@@ -353,9 +353,9 @@ class _Sum:
             if size:
                 self._rise(sums[:size], totals[:, at:], start + at, pairs, before)
             if ends.size and (ended := self.close()) is not None:
-                found.append(ended)
+                all_ended.append(ended)
             at += size + bool(ends.size)
-        return found
+        return all_ended
 
     def _rise(
         self,
@@ -396,19 +396,19 @@ class _Sum:
         return ended if evidence[self._shift + MOST_SHIFT] - others.max() >= CLEAR_MARGIN else None
 
 
-def _overlap(one: ShiftedRows, other: ShiftedRows) -> bool:
-    return one.start < other.start + other.rows and other.start < one.start + one.rows
+def _overlap(left: ShiftedRows, right: ShiftedRows) -> bool:
+    return left.start < right.start + right.rows and right.start < left.start + left.rows
 
 
 def _usual_ratio(rows: Rows) -> float:
     """Return the typical log ratio of lengths, under the shift with which it is most alike: pairs may be misaligned."""
-    found = []
+    candidates = []
     for shift in range(-MOST_SHIFT, MOST_SHIFT + 1):
         sources = rows.source_lengths[max(0, -shift) : rows.source_lengths.size - max(0, shift)]
         ratios = rows.target_lengths[max(0, shift) :][: sources.size] - sources
         usual = float(np.median(ratios))
-        found.append((float(np.minimum(np.abs(ratios - usual), _LARGEST).mean()), usual))
-    return min(found)[1]
+        candidates.append((float(np.minimum(np.abs(ratios - usual), _LARGEST).mean()), usual))
+    return min(candidates)[1]
 
 
 def _means(rows: Rows, usual: float) -> NDArray[np.float64]:

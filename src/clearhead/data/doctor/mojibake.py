@@ -70,11 +70,11 @@ def garbled(text: str) -> str:
         return match[0]
     if (found_in_page := read_in_code_page(text)) is not None:
         return found_in_page[0]
-    found = _SEQUENCE.search(text)
-    if found is None:
+    sequence = _SEQUENCE.search(text)
+    if sequence is None:
         return ""
     decoded = _as_utf8(text)
-    return found[0] if decoded is not None and len(text) - len(decoded) >= _LEAST_SHORTENED else ""
+    return sequence[0] if decoded is not None and len(text) - len(decoded) >= _LEAST_SHORTENED else ""
 
 
 def repaired_text(text: str) -> str | None:
@@ -104,10 +104,10 @@ def repaired_text(text: str) -> str | None:
 
 def _whole(text: str) -> str | None:
     """Return a text decoded as UTF-8 as often as possible; None if it is not possible once."""
-    found = None
+    whole = None
     while (decoded := _as_utf8(text) or _as_utf8(_LOST_SPACE.sub("\\1\xa0", text))) is not None and decoded != text:
-        found = text = decoded
-    return found
+        whole = text = decoded
+    return whole
 
 
 def _part(match: re.Match[str]) -> str:
@@ -117,7 +117,7 @@ def _part(match: re.Match[str]) -> str:
 def _as_utf8(text: str) -> str | None:
     """Return the characters whose UTF-8 the characters of a text are in Windows-1252 or Latin-1; None if of none."""
     try:
-        return "".join(_BYTES.get(one, one) for one in text).encode("latin-1").decode("utf-8")
+        return "".join(_BYTES.get(character, character) for character in text).encode("latin-1").decode("utf-8")
     except UnicodeError:
         return None
 
@@ -164,23 +164,23 @@ def read_in_code_page(text: str) -> tuple[str, str] | None:
     ... )
     (('Ă¶', 'schön'), ('├╢', 'schön'), ('√∂', 'schön'), None)
     """
-    found: dict[str, str] = {}
+    originals: dict[str, str] = {}
     if text.isascii() or _ALONE.search(text):
         return None
     for page in CODE_PAGES:
         original = _original(text, page)
         if original is not None and (garbled := _garbled_part(text, original)):
-            found.setdefault(original, garbled)
-    if not found:
+            originals.setdefault(original, garbled)
+    if not originals:
         return None
-    return next(iter(found.values())), next(iter(found)) if len(found) == 1 else ""
+    return next(iter(originals.values())), next(iter(originals)) if len(originals) == 1 else ""
 
 
 def _original(text: str, page: str) -> str | None:
     """Return the text whose UTF-8 was read in a page; None if there is none."""
     try:
         if _UNDEFINED.search(text):
-            return bytes(_TABLES[page][one] for one in text).decode("utf-8")
+            return bytes(_TABLES[page][character] for character in text).decode("utf-8")
         return text.encode(page).decode("utf-8")
     except (UnicodeError, KeyError):
         return None

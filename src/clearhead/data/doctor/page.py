@@ -22,17 +22,17 @@ def render_page(examination: Examination, files: Sequence[str], *, title: str) -
         files: Descriptions of the files read, one line each.
         title: Name of the corpus.
     """
-    found, pairs = examination.found(), examination.rows.pairs
+    findings, pairs = examination.found(), examination.rows.pairs
     clean = examination.without_findings
-    summary = f"{clean:,} of {pairs:,} pairs have no finding." if found else f"{pairs:,} pairs. Nothing was found."
-    numbers = {"pairs": f"{pairs:,}", "of them without a finding": percent(clean / pairs)} if found and pairs else {}
+    summary = f"{clean:,} of {pairs:,} pairs have no finding." if findings else f"{pairs:,} pairs. Nothing was found."
+    numbers = {"pairs": f"{pairs:,}", "of them without a finding": percent(clean / pairs)} if findings and pairs else {}
     return report_page(
         "data_doctor.html",
         title=f"Data doctor: {title}",
         summary=summary,
         scores=scores(numbers) if numbers else Html(),
-        findings=joined(_finding(one, pairs, number) for number, one in enumerate(found))
-        if found
+        findings=joined(_finding(finding, pairs, number) for number, finding in enumerate(findings))
+        if findings
         else paragraph("None."),
         quiet=_quiet(examination),
         rows=folded("Rows", _rows(examination)),
@@ -50,7 +50,7 @@ def _finding(finding: Finding, pairs: int, number: int) -> Html:
         **{name: with_code(words) for name, words in asdict(finding.kind).items()},
         count=f"{finding.count:,}",
         share=_share(finding, pairs),
-        examples=joined(fill(f"{_PARTS}#example", **asdict(one)) for one in finding.examples),
+        examples=joined(fill(f"{_PARTS}#example", **asdict(example)) for example in finding.examples),
     )
 
 
@@ -69,7 +69,7 @@ def _rows(examination: Examination) -> Html:
         (f"{count:,}", fill(f"{_PARTS}#words", words=words + name, examples=bullets(examples) if examples else Html()))
         for name, counts in [
             ("", examination.rows),
-            *((f" ({one})", rows) for one, rows in examination.held_out.items()),
+            *((f" ({name})", rows) for name, rows in examination.held_out.items()),
         ]
         for count, words, examples in row_counts(counts)
     ]
@@ -82,7 +82,7 @@ def _lengths(examination: Examination) -> Html:
     for unit in ("characters", "words"):
         both: list[Lengths] = [getattr(side, unit) for side in sides.values()]
         step = histogram_step(*both)
-        tables += [_histogram(f"{name}, in {unit}", unit, one, step) for name, one in zip(sides, both, strict=True)]
+        tables += [_histogram(f"{name}, in {unit}", unit, sizes, step) for name, sizes in zip(sides, both, strict=True)]
     return fill(f"{_PARTS}#columns", content=joined(tables))
 
 

@@ -74,12 +74,12 @@ class FindingList:
         self._waiting: list[tuple[int, str, str]] = []
         """Index in the batch, finding and detail."""
 
-    def add(self, batch: TextBatch, name: str, found: Found) -> None:
+    def add(self, batch: TextBatch, name: str, pairs: Found) -> None:
         """Add the pairs of a batch that have a finding; to be given to `examine`."""
         if batch is not self._batch:
             self._flush()
             self._batch = batch
-        self._waiting += [(place, name, found.detail(place)) for place in found.places.tolist()]
+        self._waiting += [(place, name, pairs.detail(place)) for place in pairs.places.tolist()]
 
     def finish(self, result: Examination, rows: Iterable[SentencePair]) -> None:
         """Add the pairs of shifted blocks, and line-aligned files of unequal length.
@@ -89,8 +89,8 @@ class FindingList:
             rows: The rows of the corpus once more.
         """
         self._flush()
-        for one in result.findings["unequal_files"].examples:
-            self._write((one.origin, "unequal_files", one.detail, "", ""))
+        for example in result.findings["unequal_files"].examples:
+            self._write((example.origin, "unequal_files", example.detail, "", ""))
         blocks = iter(result.shifted)
         block = next(blocks, None)
         for number, pair in enumerate(row for row in rows if row.is_pair) if block is not None else ():
@@ -102,7 +102,7 @@ class FindingList:
                 self._write((pair.origin, "shifted", block.where, pair.source, pair.target))
 
     def _flush(self) -> None:
-        for place, name, detail in sorted(self._waiting, key=lambda one: one[0]):
+        for place, name, detail in sorted(self._waiting, key=lambda item: item[0]):
             assert self._batch is not None
             pair = self._batch.pairs[place]
             self._write((pair.origin, name, detail, pair.source, pair.target))

@@ -65,8 +65,8 @@ def find_borders(
         for block, end, start in zip(blocks, ends, starts[1:], strict=False)
     ]
     is_read = np.zeros(num_pairs, dtype=bool)
-    for one in spans:
-        for first, last in one:
+    for of_block in spans:
+        for first, last in of_block:
             is_read[max(0, first - MOST_SHIFT) : last + MOST_SHIFT] = True
     kept = {place: pair for place, pair in enumerate(islice(pairs, num_pairs)) if is_read[place]}
     if len(kept) < np.count_nonzero(is_read):
@@ -74,10 +74,10 @@ def find_borders(
     return [
         _borders(
             block,
-            [_Gains.of(kept, *span, block.shift, weights, meaning) for span in one],
+            [_Gains.of(kept, *span, block.shift, weights, meaning) for span in of_block],
             has_meaning=meaning is not None,
         )
-        for block, one in zip(blocks, spans, strict=True)
+        for block, of_block in zip(blocks, spans, strict=True)
     ]
 
 
@@ -109,7 +109,7 @@ class _Gains(NamedTuple):
         here = slice(start - low, end - low)
         there = slice(here.start + shift, here.stop + shift)
         fitting = weights.evidence(rows, here.start, here.stop, shift, by_chance[here])
-        features, of_own = (weights.features(rows, here.start, here.stop, one) for one in (shift, 0))
+        features, of_own = (weights.features(rows, here.start, here.stop, by) for by in (shift, 0))
         of_length, *others = features - of_own
         # Both the source and the target leave the sides beside them, one of which may be its own.
         gains = fitting - np.maximum(own[here], own[there])
@@ -139,13 +139,13 @@ def _borders(block: ShiftedRows, gains: Sequence[_Gains], *, has_meaning: bool) 
         np.flatnonzero(falling[::-1] > falling[-1] - CERTAIN)[-1],
     )
     certain = np.array([likely[0] + num_unclear[0], likely[1] - num_unclear[1]])
-    places = [np.clip(certain - one.start, 0, one.sums.size - 1) for one in gains]
-    speaks = sum(np.diff(one.beside_length[at])[0] for one, at in zip(gains, places, strict=True))
+    places = [np.clip(certain - own.start, 0, own.sums.size - 1) for own in gains]
+    speaks = sum(np.diff(own.beside_length[at])[0] for own, at in zip(gains, places, strict=True))
     is_clear = speaks >= CLEAR_MARGIN
     if not has_meaning:
         # Meanings would show it at once. Names and numbers do not alone: two sides may be numbered differently, as the
         # verses of psalms are. Beside very clear lengths a little is enough.
-        of_length = sum(np.diff(one.of_length[at])[0] for one, at in zip(gains, places, strict=True))
+        of_length = sum(np.diff(own.of_length[at])[0] for own, at in zip(gains, places, strict=True))
         is_clear = of_length >= CLEAR_MARGIN and (is_clear or (speaks > 0 and block.gain >= VERY_CLEAR_GAIN))
     if certain[0] >= certain[1] or not is_clear:
         return None

@@ -22,11 +22,11 @@ def size_lines(examination: Examination) -> list[str]:
         return lines
     table = [("", "source", "target")]
     for unit in ("characters", "words"):
-        one, other = (getattr(side, unit).to_dict() for side in (examination.source, examination.target))
-        table += [(f"{unit}, {name}", f"{one[name]:,}", f"{other[name]:,}") for name in one]
+        source, target = (getattr(side, unit).to_dict() for side in (examination.source, examination.target))
+        table += [(f"{unit}, {name}", f"{source[name]:,}", f"{target[name]:,}") for name in source]
     table.append(("scripts", _scripts(examination.source), _scripts(examination.target)))
     first, second = (max(len(row[column]) for row in table) for column in (0, 1))
-    return [*lines, "", *(f"{name:<{first}}  {one:>{second}}  {other}".rstrip() for name, one, other in table)]
+    return [*lines, "", *(f"{name:<{first}}  {source:>{second}}  {target}".rstrip() for name, source, target in table)]
 
 
 def report_lines(examination: Examination) -> list[str]:
@@ -36,15 +36,15 @@ def report_lines(examination: Examination) -> list[str]:
         for _, words, examples in row_counts(rows):
             if examples:
                 lines += [f"{words}:", *(f"    {example}" for example in examples), ""]
-    found = examination.found()
+    findings = examination.found()
     clean, pairs = examination.without_findings, examination.rows.pairs
-    lines.append(f"{clean:,} of {pairs:,} pairs have no finding." if found else "Nothing was found.")
-    for finding in found:
+    lines.append(f"{clean:,} of {pairs:,} pairs have no finding." if findings else "Nothing was found.")
+    for finding in findings:
         lines += ["", *_finding_lines(finding, examination)]
     quiet = quiet_lines(examination)
-    if found:
+    if findings:
         lines.append("")
-    for line in quiet if found else quiet[1:]:
+    for line in quiet if findings else quiet[1:]:
         lines += wrap(line, _WIDTH)
     return lines
 
@@ -52,11 +52,11 @@ def report_lines(examination: Examination) -> list[str]:
 def quiet_lines(examination: Examination) -> list[str]:
     """Return the kinds without findings in a line, empty if there are none; then those not checked, and the notes."""
     findings = examination.findings.values()
-    titles = [one.kind.title for one in findings if not one.count and one.unchecked is None and one.note is None]
+    titles = [item.kind.title for item in findings if not item.count and item.unchecked is None and item.note is None]
     return [
         f"Nothing found of: {'; '.join(titles)}." if titles else "",
-        *(f"Not looked for: {one.kind.title}: {one.unchecked}." for one in findings if one.unchecked is not None),
-        *(f"Note: {one.kind.title}: {one.note}." for one in findings if one.note is not None),
+        *(f"Not looked for: {item.kind.title}: {item.unchecked}." for item in findings if item.unchecked is not None),
+        *(f"Note: {item.kind.title}: {item.note}." for item in findings if item.note is not None),
     ]
 
 

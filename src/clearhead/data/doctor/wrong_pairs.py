@@ -60,29 +60,29 @@ def count_wrong(pairs: Iterable[SentencePair], num_pairs: int, *, is_multilingua
     kinds = [name for name in WORDS if not (is_multilingual and name in ONE_LANGUAGE_KINDS)]
     step = -(-num_pairs // MOST_PAIRS)
     result = examine(_blocks(pairs, step), kinds=kinds)
-    found = {name: count for name in kinds if (count := result.findings[name].count)}
+    counts = {name: count for name in kinds if (count := result.findings[name].count)}
     is_wrong = result.kinds_of_pairs & sum(BITS[name] for name in kinds) != 0
-    return {"examined": result.rows.pairs, "wrong": int(np.count_nonzero(is_wrong)), "findings": found}
+    return {"examined": result.rows.pairs, "wrong": int(np.count_nonzero(is_wrong)), "findings": counts}
 
 
-def wrong_share(found: Mapping[str, Any]) -> float:
+def wrong_share(counted: Mapping[str, Any]) -> float:
     """Return the share of wrong pairs."""
-    return float(found["wrong"] / max(1, found["examined"]))
+    return float(counted["wrong"] / max(1, counted["examined"]))
 
 
-def wrong_lines(found: Mapping[str, Any], num_pairs: int) -> list[str]:
+def wrong_lines(counted: Mapping[str, Any], num_pairs: int) -> list[str]:
     """Return what is wrong and how much, and what to do about it; nothing if it is next to nothing.
 
     Args:
-        found: Result of `count_wrong`.
+        counted: Result of `count_wrong`.
         num_pairs: Number of pairs of the training text.
     """
-    share = wrong_share(found)
+    share = wrong_share(counted)
     if share < LEAST_SHARE:
         return []
-    by_count = sorted(found["findings"].items(), key=lambda item: -item[1])
+    by_count = sorted(counted["findings"].items(), key=lambda item: -item[1])
     kinds = ", ".join(f"{count:,} {WORDS[name]}" for name, count in by_count)
-    of = "" if found["examined"] >= num_pairs else f" of {found['examined']:,} that were examined"
+    of = "" if counted["examined"] >= num_pairs else f" of {counted['examined']:,} that were examined"
     settings = {
         "fix": [name for name, _ in by_count if name in FIXABLE],
         "drop": [name for name, _ in by_count if name not in FIXABLE],

@@ -106,9 +106,9 @@ def _relative(
     first, *others = names
     distance, buckets = attributes[f"{first}/{_DISTANCE}"], len(tensors[f"{first}/{BIAS}"])
     their.problems += [
-        f"{first}/{_DISTANCE} ({distance!r}) and {name}/{_DISTANCE} ({found!r}) must be equal"
+        f"{first}/{_DISTANCE} ({distance!r}) and {name}/{_DISTANCE} ({own!r}) must be equal"
         for name in others
-        if (found := attributes[f"{name}/{_DISTANCE}"]) != distance
+        if (own := attributes[f"{name}/{_DISTANCE}"]) != distance
     ]
     if not isinstance(distance, int):
         their.problems.append(f"{first}/{_DISTANCE} is {distance!r}, but must be a whole number")

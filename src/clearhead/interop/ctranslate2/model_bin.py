@@ -132,11 +132,11 @@ class _Reader:
 
     def text(self) -> str:
         """Read a string: its length, its bytes and a zero byte."""
-        found = self._bytes(self.number("H"))
-        if not found.endswith(b"\0"):
+        text = self._bytes(self.number("H"))
+        if not text.endswith(b"\0"):
             raise self.damaged("a text in it has no end")
         try:
-            return found[:-1].decode("utf-8")
+            return text[:-1].decode("utf-8")
         except UnicodeDecodeError:
             raise self.damaged("a text in it is not UTF-8") from None
 
@@ -158,8 +158,8 @@ class _Reader:
     def _bytes(self, count: int) -> bytearray:
         if count > self.left:
             raise self.damaged(f"it ends where {count:,} bytes more should follow, and there are {self.left:,}")
-        found = bytearray(self._file.read(count))
+        content = bytearray(self._file.read(count))
         self.left -= count
-        if len(found) != count:  # the file was truncated after it was opened
+        if len(content) != count:  # the file was truncated after it was opened
             raise self.damaged("it has become shorter")
-        return found
+        return content

@@ -52,18 +52,18 @@ def prove_ctranslate2(
     parts = vocabulary.split_sources(sources, settings.target_lang)
     ids = vocabulary.encode_parts(parts, settings.source_lang)
     given = [vocabulary.given(language) for language, _ in parts]
-    found = [
+    ours = [
         best for (best,) in decode(bundle.model, ids, SearchOptions(settings), prefixes=list(map(given_prefix, given)))
     ]
     # CTranslate2 adds some source tokens by itself; those are not passed to it.
     read = [[pieces.source[token] for token in row[pieces.adds_bos : len(row) - pieces.adds_eos]] for row in ids]
-    written = [[pieces.target[token] for token in best.tokens[:-1]] for best in found]
+    written = [[pieces.target[token] for token in best.tokens[:-1]] for best in ours]
 
     def agreement(compute_type: str) -> tuple[float, int]:
         """Return the largest score difference per token, and how many translations CTranslate2's search also finds."""
         theirs = _their_translator(directory, compute_type)
         scored = theirs.score_batch(read, written)
-        scores = [sum(one.log_probs[len(begin) :]) for one, begin in zip(scored, given, strict=True)]
+        scores = [sum(result.log_probs[len(begin) :]) for result, begin in zip(scored, given, strict=True)]
         searched = theirs.translate_batch(
             read,
             target_prefix=[[pieces.target[token] for token in begin] for begin in given],
@@ -72,8 +72,8 @@ def prove_ctranslate2(
             max_decoding_length=max(map(len, ids)) + settings.extra_length,
             **search_arguments(settings),
         )
-        largest = max(abs(best.log_prob - score) / len(best.tokens) for best, score in zip(found, scores, strict=True))
-        return largest, sum(one.hypotheses[0] == tokens for one, tokens in zip(searched, written, strict=True))
+        largest = max(abs(best.log_prob - score) / len(best.tokens) for best, score in zip(ours, scores, strict=True))
+        return largest, sum(result.hypotheses[0] == tokens for result, tokens in zip(searched, written, strict=True))
 
     largest, same = agreement("float32")
     if not largest <= tolerance:

@@ -151,11 +151,11 @@ def _in_words(frame: Frame, file: VocabularyFile, names: Sequence[str], decode: 
         "target_lang": "the token of the language to write",
     }
     example = {"source_lang": decode.source_lang, "target_lang": decode.target_lang}
-    found = []
+    words = []
     for part in frame:
         if isinstance(part, int):
-            found.append(repr(names[part]))
+            words.append(repr(names[part]))
             continue
         number = file.languages.get(example.get(part) or "", next(iter(file.languages.values()), None))
-        found.append(said[part] + ("" if part == "text" or number is None else f" (such as {names[number]!r})"))
-    return ", ".join(found)
+        words.append(said[part] + ("" if part == "text" or number is None else f" (such as {names[number]!r})"))
+    return ", ".join(words)

@@ -157,11 +157,11 @@ def _positions(their: TheirConfig, tensors: Mapping[str, Tensor], d_model: int) 
     if not _on_both(their, tensors, _ENCODINGS):
         return {"positions": "sinusoidal_t2t", "first_position": 1}
     tables = [tensors[f"{side}/{_ENCODINGS}"] for side in ("encoder", "decoder")]
-    found = _sinusoids(tables[0], d_model)
+    layout = _sinusoids(tables[0], d_model)
     rows = {table.size(0) for table in tables}
-    if len(rows) > 1 or _sinusoids(tables[1], d_model) != found:
+    if len(rows) > 1 or _sinusoids(tables[1], d_model) != layout:
         their.problems.append(f"encoder/{_ENCODINGS} and decoder/{_ENCODINGS} are not of one kind and length")
-    return {**(found or {"positions": "learned"}), "max_positions": min(rows)}
+    return {**(layout or {"positions": "learned"}), "max_positions": min(rows)}
 
 
 def _sinusoids(table: Tensor, d_model: int) -> dict[str, Any] | None:

@@ -111,8 +111,8 @@ def _require_same_ids(path: Path, ids: Mapping[str, int], tokens: Sequence[str])
 
 
 def _languages(pattern: re.Pattern[str], special: set[str], tokens: Sequence[str]) -> dict[str, int]:
-    found = {token: match for token in special if (match := pattern.fullmatch(token)) is not None}
-    return {next(filter(None, found[token].groups())): number for number, token in enumerate(tokens) if token in found}
+    tags = {token: match for token in special if (match := pattern.fullmatch(token)) is not None}
+    return {next(filter(None, tags[token].groups())): number for number, token in enumerate(tokens) if token in tags}
 
 
 def _source_frame(

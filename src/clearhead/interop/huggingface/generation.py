@@ -91,7 +91,7 @@ def with_special_tokens(values: Mapping[str, Any], generation: Mapping[str, Any]
     Raises:
         ConfigError: If there are several end tokens.
     """
-    found = dict(values)
+    changed = dict(values)
     end = generation.get("eos_token_id")
     if isinstance(end, list):
         if len(end) != 1:
@@ -101,10 +101,10 @@ def with_special_tokens(values: Mapping[str, Any], generation: Mapping[str, Any]
             )
         end = end[0]
     if end is not None:
-        found["eos_token_id"] = end
+        changed["eos_token_id"] = end
     if (start := generation.get("decoder_start_token_id", generation.get("bos_token_id"))) is not None:
-        found["decoder_start_token_id"] = start
-    return found
+        changed["decoder_start_token_id"] = start
+    return changed
 
 
 def forced_token(generation: Mapping[str, Any], origin: Path) -> int | None:
@@ -126,14 +126,14 @@ def search_settings(generation: Mapping[str, Any], *, is_decoder_alone: bool) ->
 
     A decoder alone counts its input in `min_length` and searches it for n-grams there, and not here.
     """
-    found = {"beam_size": generation.get("num_beams", 1), "length_penalty": generation.get("length_penalty", 1.0)}
+    settings = {"beam_size": generation.get("num_beams", 1), "length_penalty": generation.get("length_penalty", 1.0)}
     least = generation.get("min_new_tokens")
     if type(least) is int and least > 0:  # without the end token, and counts more than min_length
-        found["min_length"] = least + 1
+        settings["min_length"] = least + 1
     if is_decoder_alone:
-        return found
-    found.setdefault("min_length", generation.get("min_length", 0))
-    return {**found, "no_repeat_ngram_size": generation.get("no_repeat_ngram_size", 0)}
+        return settings
+    settings.setdefault("min_length", generation.get("min_length", 0))
+    return {**settings, "no_repeat_ngram_size": generation.get("no_repeat_ngram_size", 0)}
 
 
 def generation_notes(config: ModelConfig, generation: Mapping[str, Any], decode: DecodeConfig) -> list[str]:
@@ -187,5 +187,5 @@ def _is_among(asked: object, done: Sequence[object]) -> bool:
 def neutral_settings(generation: Mapping[str, Any], *, is_decoder_alone: bool) -> dict[str, Any]:
     """Return what makes `generate` search without the settings that are not taken over."""
     taken = {"min_new_tokens"} if is_decoder_alone else {"min_length", "min_new_tokens", "no_repeat_ngram_size"}
-    found = {name: nothing for name, nothing in NOT_TAKEN.items() if name in generation and name not in taken}
-    return {**found, "early_stopping": "never", "forced_eos_token_id": None}
+    neutral = {name: nothing for name, nothing in NOT_TAKEN.items() if name in generation and name not in taken}
+    return {**neutral, "early_stopping": "never", "forced_eos_token_id": None}

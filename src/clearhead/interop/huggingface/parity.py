@@ -86,13 +86,13 @@ def prove_huggingface(directory: Path, kind: str, bundle: Bundle, sources: Seque
             _require_same_states(where, bundle, model, source_ids)
             continue
         given = ours.given(language)
-        [[found]] = decode(engine, [source_ids], SearchOptions(settings), prefixes=[given_prefix(given)])
-        target_ids = list(found.tokens)
+        [[best]] = decode(engine, [source_ids], SearchOptions(settings), prefixes=[given_prefix(given)])
+        target_ids = list(best.tokens)
         logits = _their_logits(model, bundle.config, source_ids, target_ids)
         log_probs = logits.log_softmax(dim=-1).gather(1, torch.tensor(target_ids)[:, None])[len(given) :, 0]
         theirs = log_probs.double().sum().item()
-        if not abs(found.log_prob - theirs) <= TOLERANCE * len(target_ids):
-            raise ModelError(f"{where}: its translation has log-probability {found.log_prob:.4f}, there {theirs:.4f}")
+        if not abs(best.log_prob - theirs) <= TOLERANCE * len(target_ids):
+            raise ModelError(f"{where}: its translation has log-probability {best.log_prob:.4f}, there {theirs:.4f}")
         of_text = [token_id for token_id in target_ids if token_id not in bytes_here]
         lost += is_lost or of_text != target_ids
         # Neither the tokens that begin every translation nor the end token, which may be special in one library alone.
@@ -175,10 +175,10 @@ def _require_same_search(
         return
     here = settings.with_changes({"length_penalty_form": "power", "end_loops": False, "extra_length": limit})
     prefix = given_prefix(given)
-    [[found]] = decode(engine, [source], SearchOptions(here), prefixes=[prefix])
-    if found.tokens == tuple(theirs) or len(found.tokens) >= limit:
+    [[best]] = decode(engine, [source], SearchOptions(here), prefixes=[prefix])
+    if best.tokens == tuple(theirs) or len(best.tokens) >= limit:
         return
-    both = [list(found.tokens), theirs]
+    both = [list(best.tokens), theirs]
     here_score, their_score = (_rank_score(model, config, source, ids, settings.length_penalty) for ids in both)
     if not abs(here_score - their_score) <= TOLERANCE:
         _require_same(f"{where} is translated as", *both)
@@ -230,8 +230,8 @@ def _byte_pieces(directory: Path, vocabulary: Vocabulary) -> tuple[set[int], int
     if not isinstance(vocabulary, ForeignVocabulary) or (directory / "tokenizer.json").exists():
         return set(), 0
     side = vocabulary.file.source
-    found = {number for number, piece in enumerate(side.pieces) if piece is not None and _BYTE.fullmatch(piece)}
-    return found if side.speller == "sentencepiece" else set(), side.unk_id
+    byte_pieces = {number for number, piece in enumerate(side.pieces) if piece is not None and _BYTE.fullmatch(piece)}
+    return byte_pieces if side.speller == "sentencepiece" else set(), side.unk_id
 
 
 def _unread_settings(tokenizer: Any, vocabulary: Vocabulary) -> list[str]:

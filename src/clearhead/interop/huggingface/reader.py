@@ -163,8 +163,8 @@ def _decode(
 def changed_search(directory: Path, exported: DecodeConfig, *, is_decoder_alone: bool) -> dict[str, Any]:
     """Return the search settings changed since the export; a changed length penalty has transformers' form."""
     path = directory / "generation_config.json"
-    found = search_settings(read_generation(directory, {}), is_decoder_alone=is_decoder_alone) if path.exists() else {}
-    changed = {name: value for name, value in found.items() if value != getattr(exported, name)}
+    search = search_settings(read_generation(directory, {}), is_decoder_alone=is_decoder_alone) if path.exists() else {}
+    changed = {name: value for name, value in search.items() if value != getattr(exported, name)}
     return {**changed, "length_penalty_form": "power"} if "length_penalty" in changed else changed
 
 

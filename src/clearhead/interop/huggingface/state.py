@@ -154,8 +154,8 @@ def export_state(
     table = family.key_table(config)
     state = table.to_theirs(tensors)
     if computed:
-        found = ((entry.pattern, entry.computed) for entry in table.left_out)
-        state |= {name: computed.make(computed.rows) for name, computed in found if computed is not None}
+        computed_by = ((entry.pattern, entry.computed) for entry in table.left_out)
+        state |= {name: computed.make(computed.rows) for name, computed in computed_by if computed is not None}
     return family.config_to(config), state
 
 
@@ -189,9 +189,9 @@ def exportable_as(config: ModelConfig) -> list[str]:
 
 def nearest_kind(config: ModelConfig) -> tuple[str, list[str]]:
     """Return the `model_type` that differs least from a model with these settings, and the differences."""
-    found = {name: _differences(family, config) for name, family in FAMILIES.items() if _has_sides_of(name, config)}
-    kind = min(found, key=lambda name: len(found[name]))
-    return kind, found[kind]
+    differing = {name: _differences(family, config) for name, family in FAMILIES.items() if _has_sides_of(name, config)}
+    kind = min(differing, key=lambda name: len(differing[name]))
+    return kind, differing[kind]
 
 
 def family_of(model_type: str) -> Family:

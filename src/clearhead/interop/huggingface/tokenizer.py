@@ -64,12 +64,12 @@ def kind_and_tokenizer(bundle: Bundle, kinds: Iterable[str]) -> tuple[str, Their
     """
     vocabulary, config = bundle.tokenizer, bundle.config
     was = (bundle.imported_from or {}).get("kind")
-    found = sorted(kinds, key=lambda kind: kind != was)
+    ordered = sorted(kinds, key=lambda kind: kind != was)
     if isinstance(vocabulary, Tokenizer):
-        return found[0], _learned(vocabulary, config.max_positions)
+        return ordered[0], _learned(vocabulary, config.max_positions)
     assert isinstance(vocabulary, ForeignVocabulary)
     problems = []
-    for kind in found:
+    for kind in ordered:
         part = part_of(kind, FAMILIES[kind].config_to(config))
         try:
             tokenizer = _foreign(vocabulary, part, bundle.decode, config.max_positions)

@@ -163,8 +163,8 @@ class _Stack:
         rows = relative.rows(torch.arange(-most, most + 1)).numpy()
         near = graph.op("Clip", graph.op("Sub", *self._pairs()), np.int64(-most), np.int64(most))
         row = graph.op("Gather", rows, graph.op("Add", near, np.int64(most)))
-        found = graph.op("Gather", relative.weight, row)  # [T, P + T, H]
-        return graph.op("Unsqueeze", graph.op("Transpose", found, perm=[2, 0, 1]), np.array([0]))
+        gathered = graph.op("Gather", relative.weight, row)  # [T, P + T, H]
+        return graph.op("Unsqueeze", graph.op("Transpose", gathered, perm=[2, 0, 1]), np.array([0]))
 
     def before(self, x: str, residual: Any) -> str:
         """Return the input of a sub-layer: x, after the norm in a pre-norm model."""

@@ -40,9 +40,9 @@ def prove_onnx(directory: Path, bundle: Bundle, sources: Sequence[str], precisio
     source_ids = tokenizer.encode_parts(parts, settings.source_lang)
     prefixes = [given_prefix(tokenizer.given(language)) for language, _ in parts]
     searched = decode(model, source_ids, SearchOptions(settings), prefixes=prefixes)
-    found = [list(best.tokens) for (best,) in searched]
-    source, target = pad_batch(source_ids, config.pad_id), pad_batch(found, config.pad_id)  # [B, S], [B, T]
-    given = torch.cat([torch.full((len(found), 1), config.bos_id), target[:, :-1]], dim=1)
+    targets = [list(best.tokens) for (best,) in searched]
+    source, target = pad_batch(source_ids, config.pad_id), pad_batch(targets, config.pad_id)  # [B, S], [B, T]
+    given = torch.cat([torch.full((len(targets), 1), config.bos_id), target[:, :-1]], dim=1)
     is_written = target != config.pad_id
     here = model(source, given).log_softmax(dim=-1)
     differences, same = [], []

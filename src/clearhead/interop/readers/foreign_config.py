@@ -69,20 +69,20 @@ def require_bounded(root: Any, parts: Callable[[Any], Iterable[Any]], *, stored:
     Raises:
         ModelError: If the value is too deep or too large.
     """
-    found: dict[int, tuple[float, int]] = {}
+    sizes: dict[int, tuple[float, int]] = {}
 
     def measured(value: Any, depth: int) -> tuple[float, int]:
         """Return the size of a value, and the depth inside it."""
         if isinstance(value, str | bytes):
             return 1 + len(value), 0
-        if (known := found.get(id(value))) is not None:
+        if (known := sizes.get(id(value))) is not None:
             return known
         if depth == MOST_DEPTH:
             return math.inf, 0
-        found[id(value)] = math.inf, 0  # the result for a value inside itself
+        sizes[id(value)] = math.inf, 0  # the result for a value inside itself
         inside = [measured(part, depth + 1) for part in parts(value)]
-        found[id(value)] = 1 + sum(size for size, _ in inside), 1 + max((deep for _, deep in inside), default=0)
-        return found[id(value)]
+        sizes[id(value)] = 1 + sum(size for size, _ in inside), 1 + max((deep for _, deep in inside), default=0)
+        return sizes[id(value)]
 
     size, depth = measured(root, 0)
     if size > _MOST_REPEATED * stored + _ALWAYS_ALLOWED or depth > MOST_DEPTH:

@@ -108,8 +108,8 @@ def config_from(
     positions = "learned" if learned else "sinusoidal_t2t"
     if their["no_token_positional_embeddings"]:
         positions = "none"
-    one = bool(their["share_all_embeddings"])
-    tied = "three-way" if one else "decoder" if their["share_decoder_input_output_embed"] else "none"
+    is_shared = bool(their["share_all_embeddings"])
+    tied = "three-way" if is_shared else "decoder" if their["share_decoder_input_output_embed"] else "none"
     return their.model_config(
         vocab_size=target_size,
         source_vocab_size=None if source_size == target_size else source_size,
@@ -172,7 +172,7 @@ def upgraded(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         module, dot, kind = name.rpartition("_attn.in_proj_")
         if dot and tensor.dim():
             parts = zip("qkv", tensor.chunk(3), strict=False)
-            upgraded |= {f"{module}_attn.{part}_proj.{kind}": one for part, one in parts}
+            upgraded |= {f"{module}_attn.{part}_proj.{kind}": value for part, value in parts}
             continue
         for number, norm in enumerate(norms.get(name.split(".")[0], ())):
             name = name.replace(f".layer_norms.{number}.", f".{norm}.")

@@ -54,11 +54,11 @@ def config_from(
         ConfigError: Naming every setting that our model cannot express.
     """
     problems: list[str] = []
-    one, tied = bool(model.get("tied_embeddings")), bool(model.get("tied_softmax"))
+    is_shared, tied = bool(model.get("tied_embeddings")), bool(model.get("tied_softmax"))
     read = []
     for name in ("encoder", "decoder"):
         part = section(model, name, origin, within="model.")
-        holder = "encoder" if one else name  # with shared embeddings the decoder's settings are not used
+        holder = "encoder" if is_shared else name  # with shared embeddings the decoder's settings are not used
         embedding = section(
             section(model, holder, origin, within="model."), "embeddings", origin, within=f"model.{holder}."
         )
@@ -88,7 +88,7 @@ def config_from(
         norm_eps=1e-6,
         activation=encoder.activation("activation"),
         attention_bias=True,
-        tying=TYINGS[one, tied],
+        tying=TYINGS[is_shared, tied],
         embedding_scale=encoder["scale"],
         pad_id=PAD,
         bos_id=BOS,

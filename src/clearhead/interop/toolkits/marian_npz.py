@@ -252,18 +252,18 @@ def _read_npz(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         require_regular(path)
         require_unpacked(path)
         with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
+            tensors = {name: arrays[name] for name in arrays.files}
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, EOFError, KeyError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise ModelError(f"{path} is damaged, or no model of Marian: {error!s:.200}") from None
-    text = found.pop(_OPTIONS, None)
+    text = tensors.pop(_OPTIONS, None)
     if text is None:
         raise ModelError(f"{path} has no {_OPTIONS}, and is no model of Marian")
-    if others := [name for name, array in found.items() if array.dtype.kind != "f"]:
-        raise ModelError(f"{path}: {others[0]} is in {found[others[0]].dtype}, and read are floating-point numbers")
+    if others := [name for name, array in tensors.items() if array.dtype.kind != "f"]:
+        raise ModelError(f"{path}: {others[0]} is in {tensors[others[0]].dtype}, and read are floating-point numbers")
     options = parse_yaml(text.tobytes().rstrip(b"\0").decode("utf-8", "replace"), f"{path}: {_OPTIONS}")
-    return options, {name: torch.from_numpy(array.astype(np.float32)) for name, array in found.items()}
+    return options, {name: torch.from_numpy(array.astype(np.float32)) for name, array in tensors.items()}
 
 
 def _pieces(directory: Path, name: str, side: str) -> tuple[Path, list[str], int, int]:

@@ -149,8 +149,8 @@ def key_table(config: ModelConfig, names: Names) -> KeyTable:
     ):
         rows += numbered(layer, count, ours=f"{side}.layers.{{i}}.", theirs=f"{theirs}.{{i}}.")
         rows += _norm(config, f"{side}.final_norm", f"{side}.layer_norm")
-    one = Computed(torch.ones, 1)
-    scale = LeftOut("decoder.transformer_layers.*.layer_scalar", "scales nothing in such models", one)
+    ones = Computed(torch.ones, 1)
+    scale = LeftOut("decoder.transformer_layers.*.layer_scalar", "scales nothing in such models", ones)
     return KeyTable(tuple(rows), (*stored_positions(config), scale))
 
 

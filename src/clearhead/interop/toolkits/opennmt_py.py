@@ -158,9 +158,9 @@ def config_from(options: Mapping[str, Any], settings: Mapping[str, Any], origin:
 def _state(checkpoint: Mapping[str, Any], path: Path) -> tuple[dict[str, Tensor], list[Path]]:
     """Return all tensors, including the generator's, and their files."""
     if "model" in checkpoint:
-        generator = {name.split(".")[-1]: one for name, one in tensors_in(checkpoint, "generator", path).items()}
+        generator = {name.split(".")[-1]: tensor for name, tensor in tensors_in(checkpoint, "generator", path).items()}
         state = tensors_in(checkpoint, "model", path)
-        state |= {f"generator.{name}": one for name, one in generator.items()}
+        state |= {f"generator.{name}": tensor for name, tensor in generator.items()}
         return flat_positions(state), [path]
     weights = path.with_suffix(".safetensors")
     return flat_positions(require_finite(float32(read_weights(weights)[0]), weights)), [path, weights]

@@ -35,13 +35,13 @@ def checkpoint_at(path: Path, suffix: str, preferred: Sequence[str]) -> Path:
     """
     if not path.is_dir():
         return path
-    found = {file.name: file for file in sorted(path.iterdir()) if file.suffix == suffix}
-    named = [found[name] for name in preferred if name in found]
-    if not found:
+    files = {file.name: file for file in sorted(path.iterdir()) if file.suffix == suffix}
+    named = [files[name] for name in preferred if name in files]
+    if not files:
         raise ModelError(f"{path} holds no checkpoint: no file ends in {suffix}")
-    if not named and len(found) > 1:
-        raise ModelError(f"{path} holds {len(found)} checkpoints: name one, such as {path / next(iter(found))}")
-    return (named or list(found.values()))[0]
+    if not named and len(files) > 1:
+        raise ModelError(f"{path} holds {len(files)} checkpoints: name one, such as {path / next(iter(files))}")
+    return (named or list(files.values()))[0]
 
 
 def section(
@@ -59,12 +59,12 @@ def section(
     Raises:
         ConfigError: If the section does not hold settings by name.
     """
-    found = values.get(name)
-    if found is None and optional:
+    value = values.get(name)
+    if value is None and optional:
         return {}
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ConfigError(f"{origin}: {within}{name} must hold settings by name")
-    return found
+    return value
 
 
 def flat_positions(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

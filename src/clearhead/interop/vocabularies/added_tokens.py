@@ -46,15 +46,15 @@ def added_tokens(directory: Path, asked: Mapping[str, Any]) -> tuple[Path, list[
             for content, number in (optional_json(path) or {}).items()
         }
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
-    found = []
+    entries = []
     for number, token in tokens.items() if isinstance(tokens, dict) else [("", {})]:
         content = token.get("content") if isinstance(token, dict) else None
         is_row = number.isdecimal() and len(number) < 10 and int(number) < MOST_PIECES
         if not (isinstance(content, str) and content and is_row):
             raise ModelError(f"{path} is damaged: it must give every added token its text and the number of its row")
         known = {name: token[name] for name in flags if isinstance(token.get(name), bool)}
-        found.append({**flags, **known, "content": content, "id": int(number)})
-    return path, sorted(found, key=lambda token: token["id"])
+        entries.append({**flags, **known, "content": content, "id": int(number)})
+    return path, sorted(entries, key=lambda token: token["id"])
 
 
 def with_rows_of_added(
@@ -71,7 +71,7 @@ def with_rows_of_added(
     Raises:
         ModelError: If a token has the id of another piece.
     """
-    pieces, special, found = [*side.pieces], {*side.special}, []
+    pieces, special, numbers = [*side.pieces], {*side.special}, []
     for token in added:
         number, content = token["id"], token["content"]
         pieces += [None] * (number + 1 - len(pieces))
@@ -85,8 +85,8 @@ def with_rows_of_added(
         if token["special"]:
             special |= {number} if is_new else set()
         elif number not in special:
-            found.append(number)
-    changed = {"pieces": tuple(pieces), "special": tuple(sorted(special)), "added": tuple(found)}
+            numbers.append(number)
+    changed = {"pieces": tuple(pieces), "special": tuple(sorted(special)), "added": tuple(numbers)}
     flags = {
         name: tuple(token["id"] for token in added if token[name] and pieces[token["id"]] == token["content"])
         for name in ADDED_FLAGS

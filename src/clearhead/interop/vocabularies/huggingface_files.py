@@ -337,8 +337,8 @@ def _languages(source: VocabularySide, model_type: str, asked: Mapping[str, Any]
     pattern = MARIAN_CODE if model_type == "marian" else _CODES.get(model_type)
     if pattern is None:
         return {}
-    found = ((pattern.fullmatch(token), number) for token, number in tokens.items())
-    return {next(filter(None, match.groups())): number for match, number in found if match is not None}
+    matches = ((pattern.fullmatch(token), number) for token, number in tokens.items())
+    return {next(filter(None, match.groups())): number for match, number in matches if match is not None}
 
 
 def _is_mbart50(asked: Mapping[str, Any]) -> bool:
@@ -356,8 +356,8 @@ def _codes(model_type: str, asked: Mapping[str, Any], directory: Path) -> list[s
         for key in ("additional_special_tokens", "extra_special_tokens")
         if isinstance(tokens := values.get(key), list)
     ]
-    found = ([token for token in tokens if _CODES[model_type].fullmatch(token)] for tokens in (*lists, added))
-    return next(filter(None, found), [])
+    codes = ([token for token in tokens if _CODES[model_type].fullmatch(token)] for tokens in (*lists, added))
+    return next(filter(None, codes), [])
 
 
 def _m2m100_codes(codes: Sequence[str], asked: Mapping[str, Any]) -> list[str]:

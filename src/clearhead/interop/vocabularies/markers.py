@@ -49,8 +49,8 @@ def with_markers(file: VocabularyFile, markers: Sequence[str]) -> VocabularyFile
 def possible_markers(file: VocabularyFile) -> list[str]:
     """Return the special tokens of the source that are text where a text contains them, and may be markers."""
     special = special_ids(file.source) - {*_control(file), *file.source.added}
-    found = {number: name for name, number in token_ids(file.source).items() if number in special}
-    return [found[number] for number in sorted(found) if not _NOT_WRITTEN.fullmatch(found[number])]
+    names = {number: name for name, number in token_ids(file.source).items() if number in special}
+    return [names[number] for number in sorted(names) if not _NOT_WRITTEN.fullmatch(names[number])]
 
 
 def _control(file: VocabularyFile) -> set[int]:

@@ -40,10 +40,10 @@ def vocabulary_files(vocabulary: Vocabulary) -> dict[str, bytes]:
     file, own = vocabulary.file, {OWN_VOCABULARY: vocabulary.text.encode()}
     source, target = file.source, file.target or file.source
     if (source.speller, source.model) == (target.speller, target.model):
-        found = {_NAMES[source.speller][0]: side_bytes(file)}
+        contents = {_NAMES[source.speller][0]: side_bytes(file)}
     else:
-        found = {_NAMES[source.speller][1]: side_bytes(file), _NAMES[target.speller][2]: _content(target)}
-    return {**{name: content for name, content in found.items() if content}, **own}
+        contents = {_NAMES[source.speller][1]: side_bytes(file), _NAMES[target.speller][2]: _content(target)}
+    return {**{name: content for name, content in contents.items() if content}, **own}
 
 
 def tokens_beside_sentencepiece(vocabulary: Vocabulary) -> list[str]:
@@ -51,8 +51,8 @@ def tokens_beside_sentencepiece(vocabulary: Vocabulary) -> list[str]:
     if not isinstance(vocabulary, ForeignVocabulary):
         return []
     sides = (vocabulary.file.source, vocabulary.file.target or vocabulary.file.source)
-    found = (side.pieces[number] for side in sides if side.speller == "sentencepiece" for number in side.added)
-    return list(dict.fromkeys(piece for piece in found if piece is not None))
+    added = (side.pieces[number] for side in sides if side.speller == "sentencepiece" for number in side.added)
+    return list(dict.fromkeys(piece for piece in added if piece is not None))
 
 
 def _their_tokenizer(tokenizer: Tokenizer) -> str:
@@ -140,13 +140,13 @@ def token_names(side: VocabularySide, size: int, pad_id: int) -> list[str]:
     taken = set(names.values())
     if "<pad>" not in taken:
         names.setdefault(pad_id, "<pad>")
-    found = []
+    listed = []
     for number in range(size):
         name = names.get(number, f"<unused_{number}>")
         while number not in names and name in taken:
             name += "_"
-        found.append(name)
-    return found
+        listed.append(name)
+    return listed
 
 
 def special_ids(side: VocabularySide) -> set[int]:

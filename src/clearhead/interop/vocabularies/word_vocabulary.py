@@ -33,15 +33,15 @@ def find_subwords(directory: Path, language: str | None = None) -> Path | None:
     Raises:
         ModelError: If several files are candidates.
     """
-    found = sorted(path for path in directory.iterdir() if path.suffix in _SENTENCEPIECE or _is_codes(path.name))
-    of_language = [path for path in found if language is not None and language in path.name.split(".")]
-    if len(of_language or found) > 1:
+    files = sorted(path for path in directory.iterdir() if path.suffix in _SENTENCEPIECE or _is_codes(path.name))
+    of_language = [path for path in files if language is not None and language in path.name.split(".")]
+    if len(of_language or files) > 1:
         raise ModelError(
             f"{directory} has several files that may split text into subwords "
-            f"({', '.join(path.name for path in found[:4])}); leave one, or one that names each language, "
+            f"({', '.join(path.name for path in files[:4])}); leave one, or one that names each language, "
             f"such as codes.de"
         )
-    return next(iter(of_language or found), None)
+    return next(iter(of_language or files), None)
 
 
 def _is_codes(name: str) -> bool:

@@ -289,10 +289,10 @@ def computed_positions(config: ModelConfig, prefix: str) -> list[LeftOut]:
     """
 
     def table(rows: int) -> Tensor:
-        found = sinusoidal_positions(rows, config.d_model, "sinusoidal_t2t" if is_t2t else "sinusoidal_halves")
+        positions = sinusoidal_positions(rows, config.d_model, "sinusoidal_t2t" if is_t2t else "sinusoidal_halves")
         if is_t2t:
-            found[config.pad_id : config.pad_id + 1] = 0.0  # transformers zeroes the padding token's row
-        return found
+            positions[config.pad_id : config.pad_id + 1] = 0.0  # transformers zeroes the padding token's row
+        return positions
 
     is_t2t = config.positions == "sinusoidal_t2t"
     if not is_t2t and config.positions != "sinusoidal_halves":
