@@ -224,8 +224,8 @@ class TranslationPipeline:
                         f"text {number} has more than {most:,} tokens, the most that this model reads; divide it, or "
                         f"cut it with truncation=True"
                     )
-                texts_of_one = [alternative.text for alternative in translation.alternatives or [translation]]
-                records.append([{self._key: self._cut(text, asked)} for text in texts_of_one])
+                alternatives = [alternative.text for alternative in translation.alternatives or [translation]]
+                records.append([{self._key: self._cut(text, asked)} for text in alternatives])
         return records
 
     def _translated(self, lines: list[str], asked: PipelineArguments) -> list[Translation]:

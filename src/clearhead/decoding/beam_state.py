@@ -97,8 +97,8 @@ class SearchedSentence(SearchState):
                 newest.append(token)
             elif rank < config.beam_size:
                 self.finish(beam, eos_id, score, rank_penalty(self.length, config))
-        open_ones = 0 if self.length == self.sentence.max_length else len(scores)
+        num_open = 0 if self.length == self.sentence.max_length else len(scores)
         if self.finished:  # otherwise there is no score to beat
             to_beat = score_to_beat(self.finished, options.num_best)
-            open_ones = min(open_ones, sum(can_win(score, self.longest_penalty, to_beat) for score in scores))
-        self.extend(scores[:open_ones], parents[:open_ones], newest[:open_ones])
+            num_open = min(num_open, sum(can_win(score, self.longest_penalty, to_beat) for score in scores))
+        self.extend(scores[:num_open], parents[:num_open], newest[:num_open])

@@ -55,7 +55,7 @@ class ConstrainedSentence(SearchState):
         to_beat = score_to_beat(self.finished, options.num_best)
         width = options.beam_width(required.num_tokens)
         counts: Counter[int] = Counter()
-        open_ones: Counter[int] = Counter()
+        num_open: Counter[int] = Counter()
         kept: list[_Candidate] = []
         for candidate in sorted(candidates):
             if not can_win(-candidate.cost, self.longest_penalty, to_beat):
@@ -69,8 +69,8 @@ class ConstrainedSentence(SearchState):
                 continue
             remaining = required.after(now, candidate.token).remaining
             counts[remaining] += 1
-            if open_ones[remaining] < (width if remaining else config.beam_size):
-                open_ones[remaining] += 1
+            if num_open[remaining] < (width if remaining else config.beam_size):
+                num_open[remaining] += 1
                 kept.append(candidate)
         is_last, is_given = self.length == self.sentence.max_length, self.length <= self.sentence.prefix.given
         kept = [entry for entry in kept if not is_last and can_win(-entry.cost, self.longest_penalty, to_beat)]

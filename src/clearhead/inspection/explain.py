@@ -186,7 +186,7 @@ def _line(
 
 
 @dataclass
-class _Found:
+class _Computed:
     """What the pass over the target computed; without PyTorch, only weights and steps."""
 
     encoder: np.ndarray
@@ -201,7 +201,7 @@ class _Found:
 
 def _with_engine(
     translator: Translator, reader: Reader, source_ids: list[int], target_ids: list[int], top: int
-) -> _Found:
+) -> _Computed:
     """Return what the compiled engine computes, which needs no PyTorch."""
     engine = translator.engines.of("fp32")
     assert isinstance(engine, NativeEngine)  # other engines need PyTorch
@@ -212,12 +212,12 @@ def _with_engine(
     log_probs = np.concatenate(  # the model's own distribution at every step, (T, V)
         [slots.log_probs([Beams([0.0], [token], [0], [everything], place)]) for place, token in enumerate(read)]
     )
-    return _Found(*engine.attention(source_ids, target_ids), steps_of(reader, target_ids, log_probs, top=top))
+    return _Computed(*engine.attention(source_ids, target_ids), steps_of(reader, target_ids, log_probs, top=top))
 
 
 def _with_module(
     translator: Translator, reader: Reader, source_ids: list[int], target_ids: list[int], top: int
-) -> _Found:
+) -> _Computed:
     """Return what the model's module computes, in PyTorch."""
     import torch
 
@@ -227,7 +227,7 @@ def _with_module(
     weights, hidden = AttentionWeights(), HiddenStates()
     with torch.inference_mode():
         ran.run(Recorder(weights, hidden))
-        computed = _Found(_stack(weights.encoder), _stack(weights.decoder), _stack(weights.cross), model_pass=ran)
+        computed = _Computed(_stack(weights.encoder), _stack(weights.decoder), _stack(weights.cross), model_pass=ran)
         if ran.target is not None:
             states = [state[0, -len(target_ids) :] for state in hidden.decoder]
             log_probs = ran.model.logits(states[-1]).float().log_softmax(dim=-1).numpy(force=True)  # (T, V)

@@ -327,20 +327,20 @@ class Explanation:
     def _vectors(self) -> dict[str, Any] | None:
         """Return queries, keys and values of all heads, as exactly as fits in a page; None if they do not fit."""
         vectors = {name: self.projections(name) for name in self.attentions}
-        layers = [layer for of_one in vectors.values() for layer in of_one]
+        layers = [layer for projected in vectors.values() for layer in projected]
         size = sum(part.size for layer in layers for part in (layer.queries, layer.keys, layer.values))
         if size > MOST_ROUNDED:
             return None
         rows = pack if size <= MOST_EXACT else packed_rows
         return {
             name: {
-                "queries": rows(np.stack([layer.queries for layer in of_one])),
-                "keys": rows(np.stack([layer.keys for layer in of_one])),
-                "values": rows(np.stack([layer.values for layer in of_one])),
-                "log_sums": pack(self._log_sums(name, of_one)),
+                "queries": rows(np.stack([layer.queries for layer in projected])),
+                "keys": rows(np.stack([layer.keys for layer in projected])),
+                "values": rows(np.stack([layer.values for layer in projected])),
+                "log_sums": pack(self._log_sums(name, projected)),
                 "position_scores": None if (bias := self.position_scores(name)) is None else pack(bias),
             }
-            for name, of_one in vectors.items()
+            for name, projected in vectors.items()
         }
 
     def _log_sums(self, name: AttentionName, layers: list[Projections]) -> Float[np.ndarray, "L H rows"]:

@@ -147,7 +147,7 @@ def units_of(text: str, *, with_numbers: bool = False) -> list[Unit]:
     roles = [_role(text, match) for match in matches]
     to_close = Counter(name for name, is_closing in filter(None, roles) if is_closing)
     units: list[Unit] = []
-    opened: list[tuple[str, int]] = []  # names of open codes or marks, with their index in `found`
+    opened: list[tuple[str, int]] = []  # names of open codes or marks, with their index in `units`
     for match, role in zip(matches, roles, strict=True):
         units.append(Unit((match[0],), (match.start(),)))
         name, is_closing = role or ("", False)

@@ -270,7 +270,7 @@ def placeholder() -> re.Pattern[str]:
 def find_placeholders(text: str, *, with_numbers: bool = False) -> Iterator[re.Match[str]]:
     """Return the placeholders of a text, and its numbers if those are asked for.
 
-    >>> [found[0] for found in find_placeholders("%s of <b>5</b>")]
+    >>> [match[0] for match in find_placeholders("%s of <b>5</b>")]
     ['%s', '<b>', '</b>']
     """
     if with_numbers:

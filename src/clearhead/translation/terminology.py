@@ -109,7 +109,7 @@ class Terms:
                 was normalized.
 
         >>> terms = Terms([Term("hot dog", ("Hotdog",)), Term("dog", ("Hund",))])
-        >>> [found.text for found in terms.found_in("A dog eats a Hot  Dog, and dogs do not.")]
+        >>> [term.text for term in terms.found_in("A dog eats a Hot  Dog, and dogs do not.")]
         ['dog', 'Hot  Dog']
         """
         words, place = term_words(text), 0

@@ -267,7 +267,7 @@ class ShiftSearch:
         """Number of kept pairs that have been processed."""
         self._totals = np.zeros(2 * MOST_SHIFT + 2)
         """Total evidence of all rows so far for each shift, and for unrelated texts, which is 0."""
-        self._found: list[ShiftedRows] = []
+        self._shifted: list[ShiftedRows] = []
 
     def add(self, batch: TextBatch) -> None:
         """Process the rows whose neighbours are already known."""
@@ -279,9 +279,9 @@ class ShiftSearch:
     def finish(self) -> list[ShiftedRows]:
         """Process the last rows, and return all blocks found, in order."""
         self._advance(len(self._pairs))
-        self._found += [shifted for own in self._sums.values() if (shifted := own.close()) is not None]
+        self._shifted += [shifted for own in self._sums.values() if (shifted := own.close()) is not None]
         kept: list[ShiftedRows] = []
-        for shifted in sorted(self._found, key=lambda rows: -rows.gain):  # a wrong shift gains less
+        for shifted in sorted(self._shifted, key=lambda rows: -rows.gain):  # a wrong shift gains less
             if not any(_overlap(shifted, other) for other in kept):
                 kept.append(shifted)
         return sorted(kept, key=lambda rows: rows.start)
@@ -304,7 +304,7 @@ class ShiftSearch:
             low, high = max(start, -shift) - start, min(end, len(self._pairs) - shift) - start
             gains = np.clip(evidence[shift + MOST_SHIFT] - evidence[MOST_SHIFT], -MOST_GAIN, MOST_GAIN)
             gains[: max(0, low)] = gains[max(0, high) :] = 0.0
-            self._found += own.add(gains, totals, start, self._pairs, self._before)
+            self._shifted += own.add(gains, totals, start, self._pairs, self._before)
         drop = max(0, end - MOST_SHIFT)
         self._rows, self._pairs = self._rows.since(drop), self._pairs[drop:]
         self._before += drop

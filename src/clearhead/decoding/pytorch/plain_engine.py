@@ -104,10 +104,10 @@ class PlainEngine(ModuleEngine):
         most = 0 if self.model.config.is_decoder_alone else options.config.batch_tokens
         for indices in length_batches(list(map(len, sources)), most):
             own = [sources[index] for index in indices], [max_lengths[index] for index in indices]
-            groups = self._found(*own, [prefixes[index] for index in indices], options)
+            groups = self._searched(*own, [prefixes[index] for index in indices], options)
             yield from zip(indices, groups, strict=True)
 
-    def _found(
+    def _searched(
         self, sources: list[list[int]], max_lengths: list[int], prefixes: list[Prefix], options: SearchOptions
     ) -> list[list[Hypothesis]]:
         config, model = options.config, self.model

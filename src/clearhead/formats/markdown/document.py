@@ -143,11 +143,11 @@ class MarkdownDocument(Document):
                 f"their ids are written, such as # Words {{#id}}: {ids}"
             )
             self._ids = {}
-        self._found = [passage for passage, _ in passages]
-        self._descriptions = [(passage.start, passage.end) for passage in self._found if passage.kind == "description"]
+        self._translatable = [passage for passage, _ in passages]
+        self._descriptions = [(passage.start, passage.end) for passage, _ in passages if passage.kind == "description"]
         self.segments = [
             self.watched(DocumentSegment(passage.text, file.line(passage.start), links=passage.links))
-            for passage in self._found
+            for passage in self._translatable
         ]
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
@@ -158,7 +158,7 @@ class MarkdownDocument(Document):
         translation is parsed again before it is inserted; a text whose translation is not read back stays unchanged. If
         the page gives headings their ids as `{#id}`, a translated heading that a link names gets the id that it had.
         """
-        done = changes(self._file.text, self._found, fillings, self._written)
+        done = changes(self._file.text, self._translatable, fillings, self._written)
         changed = [start for start, end, text in done if text != self._file.text[start:end]]
         for heading, own in self._ids.items():
             if bisect_left(changed, heading[0]) < bisect_left(changed, heading[1]):
@@ -185,7 +185,7 @@ class MarkdownDocument(Document):
         """Return why Markdown cannot express a translation; see `Document.problem`."""
         if problem := super().problem(number, translation):
             return problem
-        passage = self._found[number]
+        passage = self._translatable[number]
         if self._blocks[passage.start, passage.end].kind == "html":
             return ""
         if self._proven(passage, translation, lambda place: self._file.text[slice(*place)]) is not None:
