@@ -67,7 +67,6 @@ def export(
     Examples:
       clearhead export runs/de-en -o de-en-ct2 --to ctranslate2 --precision int8
       clearhead export runs/de-en -o de-en.html --to web --precision int8 --single-file
-      clearhead export runs/de-en -o de-en-npm --to web --precision int8 --module
 
     Another library is compared if it is installed. A small model (--to clearhead) is about a quarter of the size in
     int8 and half in bf16, and is used like any other. It is compared with the original on the lines of --source, with
