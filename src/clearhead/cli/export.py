@@ -65,6 +65,7 @@ def export(
     """Export a model to the format of another library, as a small model or as a web page, and compare the results.
 
     Examples:
+      clearhead export runs/de-en -o de-en-hf --to transformers
       clearhead export runs/de-en -o de-en-ct2 --to ctranslate2 --precision int8
       clearhead export runs/de-en -o de-en.html --to web --precision int8 --single-file
 
