@@ -1,4 +1,4 @@
-"""Executed annotations: a tensor that breaks its written shape, or another value its type, raises at the call."""
+"""Executed annotations: a tensor that breaks its written shape raises at the call. Other types are left to mypy."""
 
 from __future__ import annotations
 
@@ -36,13 +36,11 @@ def _checked(fn: Any) -> Any:
             fn.__init__ = _checked(fn.__init__)
         return fn
     hints = {name: _resolve(hint, fn.__globals__) for name, hint in fn.__annotations__.items()}
-    has_shape = any(map(_has_shape, hints.values()))
-    if has_shape and inspect.isgeneratorfunction(fn):
+    if not any(map(_has_shape, hints.values())):
+        return fn
+    if inspect.isgeneratorfunction(fn):
         return _jaxtyped(fn, typechecker=beartype)
     plain = beartype(_with_annotations(fn, hints))
-    if not has_shape:
-        return plain
-
     parameters = inspect.signature(fn)
     held: dict[Any, set[Any]] = {}  # forms of arguments, each with those of results
     checked: set[Any] = set()  # forms without the sizes
