@@ -29,6 +29,16 @@ def is_language(name: str) -> bool:
     return re.fullmatch(_LANGUAGE, name) is not None
 
 
+def require_language(setting: str, name: str) -> None:
+    """Require the form of a language code.
+
+    Raises:
+        ValueError: If the name has another form.
+    """
+    if not is_language(name):
+        raise ValueError(f"{setting} = {name!r:.40} must be the code of a language, such as de, yue or pt-BR")
+
+
 class DecodeConfig(Settings):
     """`[decode]`: how translations are decoded."""
 
@@ -111,10 +121,8 @@ class DecodeConfig(Settings):
     @field_validator("source_lang")
     @classmethod
     def _is_language(cls, language: str | None) -> str | None:
-        if language is not None and not is_language(language):
-            raise ValueError(
-                f"decode.source_lang = {language!r:.40} must be the code of a language, such as de, yue or pt-BR"
-            )
+        if language is not None:
+            require_language("decode.source_lang", language)
         return language
 
     def with_changes(self, changes: Mapping[str, Any]) -> DecodeConfig:

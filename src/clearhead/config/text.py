@@ -6,9 +6,10 @@ import csv
 import re
 from typing import Any, Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from clearhead.config.choices import AlignmentWords, DropKind, FixKind, TokenizerKind
+from clearhead.config.decode import require_language
 from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Times, Tokens
 from clearhead.text.languages import LANGUAGE
 
@@ -106,6 +107,13 @@ class DataConfig(Settings):
                 f"each"
             )
         return self
+
+    @field_validator("from_lang", "to_lang")
+    @classmethod
+    def _is_language(cls, language: str | None, info: ValidationInfo) -> str | None:
+        if language is not None:
+            require_language(f"data.{info.field_name}", language.partition("@")[0])  # sr@latin is one of gettext's
+        return language
 
     @field_validator("weights", mode="before")
     @classmethod

@@ -187,7 +187,8 @@ def _segments(path: str, swap: bool, **choice: Any) -> Iterator[tuple[int, str]]
 
 def source_language(config: Config) -> str | None:
     """Return the language of the sources: from the settings, else from the endings of all their file names."""
-    return config.decode.source_lang or languages(config.data)[0]
+    language = config.decode.source_lang or languages(config.data)[0]
+    return language and language.partition("@")[0]
 
 
 def languages(data: DataConfig, opened: Sequence[PairFile] = ()) -> tuple[str | None, str | None]:

@@ -126,6 +126,10 @@ def test_unknown_settings_are_refused_with_the_nearest_name(values, message):
             "train.seed = 1.5: Input should be a valid integer, got a number with a fractional part",
         ),
         ({"data": {"source": ["a", 3]}}, "data.source.1 = 3: Input should be a valid string"),
+        (
+            {"data": {"from_lang": "englich"}},
+            "data.from_lang = 'englich' must be the code of a language, such as de, yue or pt-BR",
+        ),
     ],
 )
 def test_impossible_values_are_refused_with_their_place_and_rule(values, message):
