@@ -2,7 +2,7 @@
 
 A source writes a line of code as the name of its place, `{eq1.scores}`, and a definition as
 `{model.masks:causal_mask}`; `{printed eq1.scores}` is the line as `clearhead paper walk` prints it, and
-`{formula attention}` an equation of the paper.
+`{formula attention}` an equation of the paper; `{Formula causality}` begins a sentence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clearhead.paper.places import EQUATIONS, PLACES, line_of
 DOCS = Path(__file__).parent
 SOURCES = DOCS / "sources"
 
-REFERENCE = re.compile(r"\{(printed )?(\w[\w.]*[.:]\w[\w.]*)\}|\{formula (\w+)\}")
+REFERENCE = re.compile(r"\{(printed )?(\w[\w.]*[.:]\w[\w.]*)\}|\{([Ff])ormula (\w+)\}")
 WALK_LINE = re.compile(r"clearhead/[\w/]+\.py:\d+  .+(?=\n +(.+)\n)")
 """A line of code in what `clearhead explain --walk` prints, before what it computes."""
 
@@ -54,7 +54,8 @@ def linked(text: str) -> str:
 
     def link(reference: re.Match[str]) -> str:
         if reference[3]:
-            return EQUATIONS[reference[3]]["formula"]
+            formula = EQUATIONS[reference[4]]["formula"]
+            return formula[0].upper() + formula[1:] if reference[3] == "F" else formula
         line = line_of(reference[2])
         if reference[1]:
             return f"clearhead/{line.file}:{line.number}  {line.text}"

@@ -190,7 +190,7 @@ def left_out(page: str) -> Iterator[str]:
     for equation in EQUATIONS:
         module, _, name = equation.code.partition(":")
         wanted = (name, f"src/{module.replace('.', '/')}.py")
-        blocks = [block for _, block in told if equation.formula in " ".join(block.split())]
+        blocks = [block for _, block in told if equation.formula[1:] in " ".join(block.split())]
         linked = {(text.split(".")[0], path) for block in blocks for text, path in LINK.findall(block)}
         if wanted not in linked:
             yield f"{equation.place}: no entry with {equation.formula!r} and a link to {equation.code}"
