@@ -141,9 +141,9 @@ def test_transformers_writes_the_same(tuned, exported, name):
     case = case_of(model, directory)
     assert case.model.config.model_type == model.kind
     is_begun = bool(model.published.token) and not model.published.heads_source
-    assert ("is told the language to write as forced_bos_token_id" in said) == is_begun
-    assert ("is told the language of a text as src_lang" in said) == (model.published.source_lang is not None)
-    assert ("a text begins with the token of the language to write" in said) == model.published.heads_source
+    assert ("as forced_bos_token_id" in said) == is_begun
+    assert ("as src_lang" in said) == (model.published.source_lang is not None)
+    assert ("begin each text with the token of its target language" in said) == model.published.heads_source
     sources, ours = sources_of(case), case.ours.bundle
     for language in model.published.target_langs:
         encoded = ours.tokenizer.encode_sources(TEXTS, language, model.published.source_lang)
@@ -218,8 +218,8 @@ def test_ctranslate2_writes_the_same(tuned, exported, name):
         # bart begins every translation with <s>.
         is_begun = bool(model.published.token) and not model.published.heads_source
         begin = [model.published.token.format(language)] if is_begun else ["<s>"] if name[:4] == "bart" else []
-        assert ("give CTranslate2 that as target_prefix" in said) == bool(begin)
-        assert ("CTranslate2 is given a source as" in said) == (
+        assert ("as target_prefix" in said) == bool(begin)
+        assert ("give CTranslate2 each source as" in said) == (
             model.published.heads_source or model.published.source_lang is not None
         )
         results = translator.translate_batch(

@@ -118,8 +118,8 @@ def _ends(config: ModelConfig) -> list[str]:
     if not config.positions.startswith("sinusoidal"):
         return []
     return [
-        f"positions end at {config.max_positions:,} tokens there, and a longer text is an error; here they are "
-        f"computed for any length"
+        f"the export has positions for {config.max_positions:,} tokens, and a longer text is an error there; clearhead "
+        f"computes positions for any length"
     ]
 
 
@@ -128,8 +128,8 @@ def _signs(bundle: Bundle) -> list[str]:
     if not bundle.tokenizer.num_placeholders:
         return []
     return [
-        "placeholders and markup are text there; the model learned to copy signs in their place, U+F0000 and the 31 "
-        "characters behind it, which a caller puts there and takes back (docs/placeholders.md)"
+        "only clearhead protects placeholders and markup: elsewhere, replace them by the 32 characters from U+F0000 "
+        "on, which the model learned to copy, and restore them after translation (docs/placeholders.md)"
     ]
 
 

@@ -37,10 +37,10 @@ def test_a_directory_of_theirs_is_written(make_model_dir, tmp_path, run_command)
     said = run_command(export, model, "-o", output, "--to", "hf")
     assert f"written  {output}, a pegasus model" in said.stdout
     assert f"not compared with transformers: {pip_install('interop')}" in said.stdout
-    assert "divides by length ** 0.4, not by ((5 + length) / 6) ** 0.4" in said.stderr
+    assert "divides scores by length ** 0.4, not by ((5 + length) / 6) ** 0.4" in said.stderr
     assert "does not end repetition loops" in said.stderr
-    assert "positions end at 1,024 tokens there" in said.stderr
-    assert "begins with the tag of the language to write, such as '<2de>' and a space\n" in said.stderr
+    assert "positions for 1,024 tokens" in said.stderr
+    assert "begin each text with the tag of its target language, such as '<2de> '\n" in said.stderr
     names = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in output.iterdir()} == names
     generation = json.loads((output / "generation_config.json").read_text())
@@ -80,8 +80,8 @@ def test_a_language_that_is_written_by_default_must_be_asked_for_elsewhere(make_
     monkeypatch.setattr(imported, "can_prove", lambda: False)
     bundle = make_bundle(language_tags=("de", "fr"), decode={"target_lang": "fr"})
     notes = exports.export_directory(bundle, tmp_path / "theirs", to, ["Ein kleiner Hund"])[2]
-    assert any("such as '<2fr>' and a space: that fr is written if nothing is said" in note for note in notes)
-    assert any("positions end at 1,024 tokens there" in note for note in notes) is (to != "onnx")
+    assert any("such as '<2fr> '; without one, only clearhead translates into fr" in note for note in notes)
+    assert any("positions for 1,024 tokens" in note for note in notes) is (to != "onnx")
 
 
 def test_a_page_is_one_file_or_a_folder(make_model_dir, tmp_path, run_command):
@@ -345,7 +345,7 @@ def test_onnx_files_are_written_and_compared(make_model_dir, tmp_path, run_comma
 def test_onnx_export_of_a_model_unknown_to_transformers_prints_a_note(make_model_dir, tmp_path, run_command):
     said = run_command(export, make_model_dir(positions="rotary", d_k=4), "-o", tmp_path / "theirs", "--to", "onnx")
     assert "transformers has no such model: config.json calls it marian" in said.stderr
-    assert "give it use_io_binding=False there" in said.stderr
+    assert "give Optimum use_io_binding=False" in said.stderr
     assert json.loads((tmp_path / "theirs" / "config.json").read_text())["model_type"] == "marian"
 
 

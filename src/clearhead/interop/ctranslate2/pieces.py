@@ -127,14 +127,14 @@ def told_in_tokens(vocabulary: Vocabulary, pieces: SubwordPieces, decode: Decode
     source, target = file.source, file.target or file.source
     given = file.source_frame[pieces.adds_bos : len(file.source_frame) - pieces.adds_eos]
     if given != ("text",) and (source.speller != "tokenizers" or any(part in LANGUAGES for part in given)):
-        notes.append(f"CTranslate2 is given a source as {_in_words(given, file, pieces.source, decode)}")
+        notes.append(f"give CTranslate2 each source as {_in_words(given, file, pieces.source, decode)}")
     if begin := file.target_frame[: file.target_frame.index("text")]:
         said = _in_words(begin, file, pieces.target, decode)
-        notes.append(f"every translation begins with {said}: give CTranslate2 that as target_prefix")
+        notes.append(f"give CTranslate2 {said} as target_prefix: every translation begins with it")
     if "words" in (source.speller, target.speller):
-        notes.append("text is encoded as the words between its spaces; codes, if there are any, split these")
+        notes.append("split each text at its spaces into words, and these by the BPE codes, if there are any")
     if source.lowercase or target.lowercase:
-        notes.append("text is lowercased before it is encoded, which CTranslate2 does not do")
+        notes.append("lowercase each text before it is encoded")
     return notes
 
 
@@ -147,8 +147,8 @@ def _ends(frame: Frame) -> tuple[int | None, int | None]:
 def _in_words(frame: Frame, file: VocabularyFile, names: Sequence[str], decode: DecodeConfig) -> str:
     said = {
         "text": "its pieces",
-        "source_lang": "the token of its language",
-        "target_lang": "the token of the language to write",
+        "source_lang": "the token of the source language",
+        "target_lang": "the token of the target language",
     }
     example = {"source_lang": decode.source_lang, "target_lang": decode.target_lang}
     words = []

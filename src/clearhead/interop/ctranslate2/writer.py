@@ -73,7 +73,7 @@ def write_ctranslate2(bundle: Bundle, directory: Path, precision: ForeignPrecisi
         )
     if arguments := search_arguments(bundle.decode):
         said = ", ".join(f"{name}={value}" for name, value in arguments.items())
-        notes.append(f"CTranslate2's models have no place for settings of the search: give translate_batch {said}")
+        notes.append(f"CTranslate2's models store no search settings: give translate_batch {said}")
     return pieces, notes
 
 

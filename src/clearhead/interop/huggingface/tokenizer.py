@@ -114,12 +114,12 @@ def told_in_transformers(vocabulary: Vocabulary, decode: DecodeConfig) -> list[s
     if "target_lang" in file.source_frame:
         names = {number: name for name, number in token_ids(file.source).items()}
         number = file.languages.get(decode.target_lang or "", min(file.languages.values()))
-        notes.append(f"a text begins with the token of the language to write, such as {names[number]} and a space")
+        notes.append(f"begin each text with the token of its target language, such as '{names[number]} '")
     if "source_lang" in file.source_frame:
-        notes.append(f"their tokenizer is told the language of a text as src_lang; it is {decode.source_lang} if not")
+        notes.append(f"pass the tokenizer the source language as src_lang; the default is {decode.source_lang}")
     if "target_lang" in file.target_frame:
-        begun = f"unless that is given, it is {decode.target_lang}" if decode.target_lang else "it must be given"
-        notes.append(f"generate() is told the language to write as forced_bos_token_id, the id of its token; {begun}")
+        default = f"the default is {decode.target_lang}" if decode.target_lang else "there is no default"
+        notes.append(f"pass generate() the id of the target language's token as forced_bos_token_id; {default}")
     return notes
 
 

@@ -80,15 +80,15 @@ def write_settings(bundle: Bundle, directory: Path, values: Mapping[str, Any], t
 def _generation(bundle: Bundle, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return transformers' generation settings for a search like ours, and notes on the differences."""
     decode, config = bundle.decode, bundle.config
-    notes = ["their search has one limit for the length of all outputs, not the source's length and some more"]
+    notes = ["transformers has one maximum length for all outputs, whatever the length of the source"]
     if decode.length_penalty_form == "gnmt" and decode.length_penalty and decode.beam_size > 1:
         alpha = f"{decode.length_penalty:g}"
         notes.append(
-            f"their search divides by length ** {alpha}, not by ((5 + length) / 6) ** {alpha}: of two translations "
-            f"that are close it may choose the other"
+            f"transformers divides scores by length ** {alpha}, not by ((5 + length) / 6) ** {alpha}, and may choose "
+            f"another translation where two have similar scores"
         )
     if decode.end_loops:
-        notes.append("their search does not end repetition loops")
+        notes.append("transformers does not end repetition loops")
     begin = forced_id(bundle)
     never = [token for token in never_written(config) if token != begin]
     generation = {

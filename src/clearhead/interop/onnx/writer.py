@@ -55,11 +55,11 @@ def write_onnx(bundle: Bundle, directory: Path, precision: ForeignPrecision) -> 
     notes += write_settings(bundle, directory, FAMILIES[kind].config_to(config), tokenizer)
     if not kinds:
         notes.append(
-            "transformers has no such model: config.json calls it marian, so that Optimum finds its ids and sizes; "
-            "only the ONNX files hold what is computed"
+            "transformers has no such model: config.json calls it marian so that Optimum reads ids and sizes from it, "
+            "but only the ONNX files say what is computed"
         )
     if {config.key_dim, config.value_dim} != {config.d_model / config.num_heads}:
-        notes.append("Optimum makes room on a GPU for heads of d_model / num_heads: give it use_io_binding=False there")
+        notes.append("on a GPU, give Optimum use_io_binding=False, as it expects heads of width d_model / num_heads")
     return notes
 
 

@@ -182,5 +182,5 @@ def told_by_tag(vocabulary: Vocabulary, decode: DecodeConfig) -> list[str]:
     if not vocabulary.language_tags:
         return []
     tag = language_tag(decode.target_lang or min(vocabulary.language_tags))
-    default = f": that {decode.target_lang} is written if nothing is said is not known there" * bool(decode.target_lang)
-    return [f"a text begins with the tag of the language to write, such as {tag!r} and a space{default}"]
+    default = f"; without one, only clearhead translates into {decode.target_lang}" * bool(decode.target_lang)
+    return [f"begin each text with the tag of its target language, such as '{tag} '{default}"]
