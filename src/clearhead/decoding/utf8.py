@@ -46,10 +46,8 @@ _NEXT: list[dict[range, int]] = [
     {range(0x80, 0x90): 2},
 ]
 """The state that follows each state after a byte."""
-_NO_BYTE = 256
-_AFTER = np.full((NUM_STATES + 1, _NO_BYTE + 1), -1, dtype=np.int8)
+_AFTER = np.full((NUM_STATES + 1, 256), -1, dtype=np.int8)
 """The same as a table: -1 where a byte may not follow, and in the last row, which is that of state -1."""
-_AFTER[:NUM_STATES, _NO_BYTE] = np.arange(NUM_STATES)
 for _state, _ranges in enumerate(_NEXT):
     for _some, _next in _ranges.items():
         _AFTER[_state, _some] = _next
@@ -67,12 +65,11 @@ class CharacterParts:
         self.next_states: Int8[np.ndarray, "8 V"] = np.full((NUM_STATES, vocab_size), -1, dtype=np.int8)
         """The state after each token; -1 if it may not follow."""
         self.next_states[_WHOLE] = _WHOLE
-        longest = max(map(len, parts.values()), default=0)
-        texts = np.array([[*text, *[_NO_BYTE] * (longest - len(text))] for text in parts.values()])
-        states = np.arange(NUM_STATES)[:, None]
-        for column in texts.T:
-            states = _AFTER[states, column]
-        self.next_states[:, list(parts)] = states
+        for token, text in parts.items():
+            states = np.arange(NUM_STATES)
+            for byte in text:
+                states = _AFTER[states, byte]
+            self.next_states[:, token] = states
         self.needed = needed = self._needed()
         self.next_states[np.isin(self.next_states, np.flatnonzero(needed == NUM_ROOMS))] = -1  # nothing can follow
         self.masks: Bool[np.ndarray, "4 8 V"] = np.stack(

@@ -186,7 +186,9 @@ def replace_blank(
         run_search([segment for segment in segments if segment in blank], wider)
     for segment in blank if options.num_best == 1 else segments:
         left_out = [hypothesis for hypothesis in segment.hypotheses if segment.makes_blank(hypothesis)]
-        visible = [text for text in segment.hypotheses if text not in left_out] if left_out else segment.hypotheses
+        visible = segment.hypotheses
+        if left_out:
+            visible = [hypothesis for hypothesis in visible if not segment.makes_blank(hypothesis)]
         if visible and segment in blank:
             visible[0].follows_blank = True
         if options.are_samples:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 import pytest
 
 from clearhead.config import Config, DataConfig
-from clearhead.data.inputs import InputFile, changed_inputs, languages, missing_inputs, open_inputs
+from clearhead.data.inputs import InputFile, changed_inputs, languages, missing_inputs, open_inputs, source_language
 from clearhead.errors import ConfigError, DataError
 
 
@@ -188,6 +188,11 @@ def test_a_file_under_another_path_is_the_same_also_when_the_run_has_noted_that_
 )
 def test_languages_come_from_settings_or_names_of_files(data, found):
     assert languages(DataConfig(**data)) == found
+
+
+def test_source_language_has_no_modifier_of_gettext():
+    config = Config.from_dict({"data": {"pairs": ["sr@latin.po"], "from_lang": "sr@latin"}})
+    assert source_language(config) == "sr"
 
 
 @pytest.mark.parametrize(
