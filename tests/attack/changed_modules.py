@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 from unicodedata import normalize
 
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 from materials import ENGLISH, KINDS, make_bundle, sentences
 
 SHAPES: dict[str, dict[str, int]] = {"core": {"d_model": 64, "num_heads": 2, "d_k": 16, "d_v": 16, "d_ff": 96}, "": {}}
@@ -24,20 +24,15 @@ IN_A_CASE = 5
 """Changes one after the other, each of which is noticed."""
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Change one module five times in every case."""
     for_each = min(IN_A_CASE, campaign.count)
-    numbers = range(-(-campaign.count // for_each)) if campaign.only is None else [campaign.only]
-
-    def cases() -> Iterator[Case]:
-        for number in numbers:
-            choose = campaign.choose(number)
-            kind, shape = choose.choice(KINDS), choose.choice(list(SHAPES))
-            arguments = {"kind": kind, "shape": shape, "changes": for_each, "seed": choose.random()}
-            name = f"{kind}{', core' if shape else ''}"
-            yield Case(number, name, "changed_modules:attack", arguments, seconds=60.0)
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers(for_each):
+        choose = campaign.choose(number)
+        kind, shape = choose.choice(KINDS), choose.choice(list(SHAPES))
+        arguments = {"kind": kind, "shape": shape, "changes": for_each, "seed": choose.random()}
+        name = f"{kind}{', core' if shape else ''}"
+        yield Case(number, name, "changed_modules:attack", arguments, seconds=60.0)
 
 
 def attack(kind: str, shape: str, changes: int, seed: float) -> list[dict[str, str]]:
@@ -331,4 +326,4 @@ CHANGES = (
 )
 """Change a module, and return what in it."""
 
-ATTACK = Attack("changed modules", "changes", full=500, few=10, run=run)
+ATTACK = Attack("changed modules", "changes", full=500, few=10, run=judged(cases))

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from child import command_in_child, refused_or, trouble_of
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 
 CLEARHEAD = [sys.executable, "-c", "from clearhead.cli.main import run; run()"]
 SECONDS = 120.0
@@ -179,21 +179,17 @@ def all_cases() -> list[tuple[str, str, Any]]:
     return found
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Run one command or make one call in every case."""
     stock = str(campaign.stock.scenarios)
-
-    def cases() -> Iterator[Case]:
-        known = all_cases()
-        for number in campaign.numbers():
-            kind, name, arguments = known[number % len(known)]
-            shown = ascii(name) if len(name) < 200 else f"{name[:150]!a} .. {len(name)} characters"
-            work = str(campaign.directory / f"case-{number}")
-            more = {"stock": stock, "work": work, "kind": kind, "arguments": arguments}
-            seconds = 2 * _seconds_of(arguments[0]) if kind == "streams" else None
-            yield Case(number, shown, "command_line:attack", more, seconds)
-
-    yield from campaign.children.judge(cases())
+    known = all_cases()
+    for number in campaign.numbers():
+        kind, name, arguments = known[number % len(known)]
+        shown = ascii(name) if len(name) < 200 else f"{name[:150]!a} .. {len(name)} characters"
+        work = str(campaign.directory / f"case-{number}")
+        more = {"stock": stock, "work": work, "kind": kind, "arguments": arguments}
+        seconds = 2 * _seconds_of(arguments[0]) if kind == "streams" else None
+        yield Case(number, shown, "command_line:attack", more, seconds)
 
 
 def attack(stock: str, work: str, kind: str, arguments: Any) -> dict[str, str]:
@@ -303,4 +299,4 @@ def _filled(words: Sequence[str], places: Mapping[str, Path]) -> list[str]:
     return found
 
 
-ATTACK = Attack("command line", "cases", full=len(all_cases()), few=2, run=run)
+ATTACK = Attack("command line", "cases", full=len(all_cases()), few=2, run=judged(cases))

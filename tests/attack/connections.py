@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from harness import SPARE_MEMORY, Attack, Campaign, Case, Outcome, Verdict
+from harness import SPARE_MEMORY, Attack, Campaign, Case, Outcome, judged
 from server import CLIENTS, PATIENCE, ask, sent, server_of
 
 TEXTS = ("drei", "null eins", "犬が\r\nupgrade: h2c\r\n\r\n", "\r\n\r\nPOST /v1/translate HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -30,19 +30,15 @@ MODEL = "de-en"
 REFUSED = (400, 401, 403, 413, 503)
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Start a server for every case: by turns for splits, the first explanation, and bodies without a key."""
     model = str(campaign.stock.models / "plain")
     kinds = ("split", "first_explanation", "without_a_key")
-
-    def cases() -> Iterator[Case]:
-        for number in campaign.numbers():
-            kind = kinds[number % len(kinds)]
-            arguments = {"work": str(campaign.directory / f"case-{number}"), "model": model}
-            arguments["seed"] = campaign.choose(number).random()
-            yield Case(number, kind.replace("_", " "), f"connections:{kind}", arguments, seconds=600.0)
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers():
+        kind = kinds[number % len(kinds)]
+        arguments = {"work": str(campaign.directory / f"case-{number}"), "model": model}
+        arguments["seed"] = campaign.choose(number).random()
+        yield Case(number, kind.replace("_", " "), f"connections:{kind}", arguments, seconds=600.0)
 
 
 def split(work: str, model: str, seed: float) -> dict[str, str]:
@@ -161,4 +157,4 @@ def _large(choose: Random) -> bytes:
     return ask(path, b"[" + b"1," * (size // 2) + b"1]", *wrong)
 
 
-ATTACK = Attack("connections", "servers", full=12, few=1, run=run)
+ATTACK = Attack("connections", "servers", full=12, few=1, run=judged(cases))

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from child import command, refused_or, trouble_of
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 from materials import pairs
 
 SUFFIXES = ("", ".gz", ".xz", ".zst")
@@ -37,25 +37,21 @@ TEXT_DAMAGE = ("none", "none", "none", "bad bytes", "utf-16", "huge line", "noth
 FILE_DAMAGE = ("none", "none", "cut", "bit", "garbage", "zeros", "second header", "wrong suffix", "empty", "half twice")
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Write one file for every case, and read it in every way."""
     models = campaign.stock.models
-
-    def cases() -> Iterator[Case]:
-        for number in campaign.numbers():
-            choose = campaign.choose(number)
-            text, file = choose.choice(TEXT_DAMAGE), FILE_DAMAGE[number % len(FILE_DAMAGE)]
-            suffix, columns = choose.choice(SUFFIXES), choose.choice((1, 1, 2))
-            work = campaign.directory / f"case-{number}"
-            arguments = {"text": text, "file": file, "suffix": suffix, "columns": columns, "seed": choose.random()}
-            yield Case(
-                number,
-                f"{columns} columns, {suffix or 'plain'}, text damage: {text}, file damage: {file}",
-                "data_files:attack",
-                {"work": str(work), "model": str(models / "plain"), **arguments},
-            )
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers():
+        choose = campaign.choose(number)
+        text, file = choose.choice(TEXT_DAMAGE), FILE_DAMAGE[number % len(FILE_DAMAGE)]
+        suffix, columns = choose.choice(SUFFIXES), choose.choice((1, 1, 2))
+        work = campaign.directory / f"case-{number}"
+        arguments = {"text": text, "file": file, "suffix": suffix, "columns": columns, "seed": choose.random()}
+        yield Case(
+            number,
+            f"{columns} columns, {suffix or 'plain'}, text damage: {text}, file damage: {file}",
+            "data_files:attack",
+            {"work": str(work), "model": str(models / "plain"), **arguments},
+        )
 
 
 def attack(work: str, model: str, text: str, file: str, suffix: str, columns: int, seed: float) -> dict[str, str]:
@@ -243,4 +239,4 @@ def _damaged(choose: Random, streams: list[bytes], file: str, suffix: str, raw: 
             return data
 
 
-ATTACK = Attack("data files", "files", full=500, few=5, run=run)
+ATTACK = Attack("data files", "files", full=500, few=5, run=judged(cases))

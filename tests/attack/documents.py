@@ -12,7 +12,7 @@ from string import ascii_letters, digits
 from typing import Any
 
 from child import command, refused_or, trouble_of
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 
 HEADER = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -120,25 +120,21 @@ FOREIGN = "foreign"
 FORMS = ("as it is", "as it is", "with a mark", "utf-16", "carriage returns", "many times")
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Damage one document for every case, read it and fill it in every way."""
     model = "" if campaign.is_small else str(campaign.stock.models / "plain")
     extensions = [*SOUND, ".docx", FOREIGN]
-
-    def cases() -> Iterator[Case]:
-        for number in campaign.numbers():
-            choose = campaign.choose(number)
-            extension, form = extensions[number % len(extensions)], choose.choice(FORMS)
-            arguments = {"extension": extension, "form": form, "times": choose.randint(0, 4), "seed": choose.random()}
-            work = {"work": str(campaign.directory / f"case-{number}"), "model": model}
-            yield Case(
-                number,
-                f"{extension}, {form}, damaged {arguments['times']} times",
-                "documents:attack",
-                {**work, **arguments, "is_translated": not campaign.is_small and choose.random() < 0.1},
-            )
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers():
+        choose = campaign.choose(number)
+        extension, form = extensions[number % len(extensions)], choose.choice(FORMS)
+        arguments = {"extension": extension, "form": form, "times": choose.randint(0, 4), "seed": choose.random()}
+        work = {"work": str(campaign.directory / f"case-{number}"), "model": model}
+        yield Case(
+            number,
+            f"{extension}, {form}, damaged {arguments['times']} times",
+            "documents:attack",
+            {**work, **arguments, "is_translated": not campaign.is_small and choose.random() < 0.1},
+        )
 
 
 def attack(
@@ -347,4 +343,4 @@ def _damaged_docx(choose: Random, times: int) -> bytes:
     return bytes(data)
 
 
-ATTACK = Attack("documents", "documents", full=1_000, few=6, run=run)
+ATTACK = Attack("documents", "documents", full=1_000, few=6, run=judged(cases))

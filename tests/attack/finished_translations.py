@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from child import refused_or
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 
 EXTENSIONS = (".xlf", ".sdlxliff", ".mqxliff", ".mxliff", ".xliff")
 FINISHED = ("", "translated", "final", "signed-off", "reviewed", "x-own")
@@ -33,17 +33,13 @@ class Unit(NamedTuple):
     """Whether it gets a translation: it has nothing that is finished or locked, and a source that has words."""
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Fill one file in every case."""
-
-    def cases() -> Iterator[Case]:
-        for number in campaign.numbers():
-            extension = EXTENSIONS[number % len(EXTENSIONS)]
-            path = str(campaign.directory / f"case-{number}{extension}")
-            arguments = {"path": path, "seed": campaign.choose(number).random()}
-            yield Case(number, extension, "finished_translations:attack", arguments)
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers():
+        extension = EXTENSIONS[number % len(EXTENSIONS)]
+        path = str(campaign.directory / f"case-{number}{extension}")
+        arguments = {"path": path, "seed": campaign.choose(number).random()}
+        yield Case(number, extension, "finished_translations:attack", arguments)
 
 
 def attack(path: str, seed: float) -> dict[str, str]:
@@ -144,4 +140,4 @@ def _unit_of_version_2(choose: Random, number: int, extension: str) -> Unit:
     return Unit(f'<unit id="{number}">{"".join(segments)}</unit>', kept, is_new)
 
 
-ATTACK = Attack("finished translations", "files", full=1_000, few=50, run=run)
+ATTACK = Attack("finished translations", "files", full=1_000, few=50, run=judged(cases))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from child import exit_as_command, run_in_child, trouble_of
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 from materials import differing, tree_digest
 from scenarios import SCENARIOS, SECONDS, Scenario, finish, inputs, outputs, what_a_reader_finds
 
@@ -22,34 +22,30 @@ CLEAR = ("full", "No space", "space left", "too large", "quota")
 """What a message about a full disk says."""
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Fill the disk of one command for every case."""
     stock = campaign.stock.scenarios
-
-    def cases() -> Iterator[Case]:
-        for number in campaign.numbers():
-            choose = campaign.choose(number)
-            name = list(SCENARIOS)[number % len(SCENARIOS)]
-            way, share = choose.choice(("disk", "disk", "file")), choose.uniform(0.02, 0.98)
-            undisturbed = campaign.stock.undisturbed(name)
-            room = int(share * (sum if way == "disk" else max)(undisturbed["sizes"]))
-            yield Case(
-                number,
-                f"{name}, {way} full after {room} bytes, {share:.0%} of what it needs",
-                "full_disks:attack",
-                {
-                    "stock": str(stock),
-                    "name": name,
-                    "work": str(campaign.directory / f"case-{number}"),
-                    "undisturbed": undisturbed["directory"],
-                    "way": way,
-                    "room": max(room, MESSAGE) if way == "file" else room,
-                    "older": choose.random() < 0.5,
-                },
-                seconds=4 * SECONDS,
-            )
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers():
+        choose = campaign.choose(number)
+        name = list(SCENARIOS)[number % len(SCENARIOS)]
+        way, share = choose.choice(("disk", "disk", "file")), choose.uniform(0.02, 0.98)
+        undisturbed = campaign.stock.undisturbed(name)
+        room = int(share * (sum if way == "disk" else max)(undisturbed["sizes"]))
+        yield Case(
+            number,
+            f"{name}, {way} full after {room} bytes, {share:.0%} of what it needs",
+            "full_disks:attack",
+            {
+                "stock": str(stock),
+                "name": name,
+                "work": str(campaign.directory / f"case-{number}"),
+                "undisturbed": undisturbed["directory"],
+                "way": way,
+                "room": max(room, MESSAGE) if way == "file" else room,
+                "older": choose.random() < 0.5,
+            },
+            seconds=4 * SECONDS,
+        )
 
 
 def attack(stock: str, name: str, work: str, undisturbed: str, way: str, room: int, older: bool) -> dict[str, str]:
@@ -126,4 +122,4 @@ def _remount(disk: Path, size: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{size}", str(disk)], check=True, capture_output=True)
 
 
-ATTACK = Attack("full disks", "disks", full=20, few=1, run=run)
+ATTACK = Attack("full disks", "disks", full=20, few=1, run=judged(cases))

@@ -134,9 +134,9 @@ class Campaign:
     only: int | None = None
     """The one case to run; None is all of them."""
 
-    def numbers(self) -> Iterable[int]:
-        """Return the numbers of the cases to run."""
-        return range(self.count) if self.only is None else [self.only]
+    def numbers(self, in_a_case: int = 1) -> Iterable[int]:
+        """Return the numbers of the cases to run, where one case is so many of what `count` counts."""
+        return range(-(-self.count // in_a_case)) if self.only is None else [self.only]
 
     def choose(self, number: int) -> random.Random:
         """Return the random choices of a case, the same ones every time."""
@@ -155,6 +155,11 @@ class Attack:
     few: int
     """How many the ordinary test suite has."""
     run: Callable[[Campaign], Iterator[Verdict]]
+
+
+def judged(cases: Callable[[Campaign], Iterable[Case]]) -> Callable[[Campaign], Iterator[Verdict]]:
+    """Return the `run` of an attack that runs all its cases and yields their verdicts in order."""
+    return lambda campaign: campaign.children.judge(cases(campaign))
 
 
 class Children:

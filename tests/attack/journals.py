@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from child import command, refused_or, trouble_of
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 from materials import differing, sentences, tree_digest, write_lines
 
 ORIGIN = {"model": "a"}
@@ -19,21 +19,17 @@ NUM_TRANSLATIONS = 20
 """Lines of a journal that is damaged."""
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Use one journal in every case; in some of them by the command line."""
     model = "" if campaign.is_small else str(campaign.stock.models / "plain")
-
-    def cases() -> Iterator[Case]:
-        for number in campaign.numbers():
-            choose = campaign.choose(number)
-            obstacle = list(OBSTACLES)[number % len(OBSTACLES)]
-            is_command = bool(model) and choose.random() < 0.2
-            arguments = {"work": str(campaign.directory / f"case-{number}"), "seed": choose.random()}
-            arguments |= {"obstacle": obstacle, "model": model if is_command else ""}
-            name = f"{obstacle}{', translate' * is_command}"
-            yield Case(number, name, "journals:attack", arguments)
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers():
+        choose = campaign.choose(number)
+        obstacle = list(OBSTACLES)[number % len(OBSTACLES)]
+        is_command = bool(model) and choose.random() < 0.2
+        arguments = {"work": str(campaign.directory / f"case-{number}"), "seed": choose.random()}
+        arguments |= {"obstacle": obstacle, "model": model if is_command else ""}
+        name = f"{obstacle}{', translate' * is_command}"
+        yield Case(number, name, "journals:attack", arguments)
 
 
 def attack(work: str, obstacle: str, model: str, seed: float) -> dict[str, str]:
@@ -151,4 +147,4 @@ OBSTACLES: dict[str, Callable[[Path, Random], object]] = {
 DAMAGED = ("changed bytes", "cut off", "lines exchanged")
 """Obstacles that are journals, whose sound lines are used."""
 
-ATTACK = Attack("journals", "journals", full=500, few=24, run=run)
+ATTACK = Attack("journals", "journals", full=500, few=24, run=judged(cases))

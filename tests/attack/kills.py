@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from child import exit_as_command, run_in_child
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 from materials import differing, tree_digest
 from scenarios import SCENARIOS, SECONDS, Scenario, finish, inputs, outputs, what_a_reader_finds
 
@@ -32,38 +32,34 @@ LEFTOVERS = ("partial", ".tmp", "tmp.", ".old", "~")
 """What the name of a temporary file or directory holds."""
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Interrupt one command for every case."""
     stock = campaign.stock.scenarios
-
-    def cases() -> Iterator[Case]:
-        for number in campaign.numbers():
-            choose = campaign.choose(number)
-            name = list(SCENARIOS)[number % len(SCENARIOS)]
-            kind = choose.choice(("SIGKILL", "SIGKILL", "SIGTERM", ERROR))
-            undisturbed = campaign.stock.undisturbed(name)
-            count, seconds = undisturbed["count"], undisturbed["seconds"]
-            arguments: dict[str, Any] = {"kind": kind, "at": choose.randint(1, count), "after": None}
-            if choose.random() < 0.3 and kind != ERROR:
-                arguments |= {"at": None, "after": choose.uniform(0.0, seconds)}
-            older = choose.random() < 0.5
-            when = f"operation {arguments['at']} of {count}" if arguments["at"] else f"{arguments['after']:.3f} s"
-            yield Case(
-                number,
-                f"{name}, {kind} at {when}{', over older output' if older else ''}",
-                "kills:attack",
-                {
-                    "stock": str(stock),
-                    "name": name,
-                    "work": str(campaign.directory / f"case-{number}"),
-                    "undisturbed": undisturbed["directory"],
-                    "older": older,
-                    **arguments,
-                },
-                seconds=4 * SECONDS,
-            )
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers():
+        choose = campaign.choose(number)
+        name = list(SCENARIOS)[number % len(SCENARIOS)]
+        kind = choose.choice(("SIGKILL", "SIGKILL", "SIGTERM", ERROR))
+        undisturbed = campaign.stock.undisturbed(name)
+        count, seconds = undisturbed["count"], undisturbed["seconds"]
+        arguments: dict[str, Any] = {"kind": kind, "at": choose.randint(1, count), "after": None}
+        if choose.random() < 0.3 and kind != ERROR:
+            arguments |= {"at": None, "after": choose.uniform(0.0, seconds)}
+        older = choose.random() < 0.5
+        when = f"operation {arguments['at']} of {count}" if arguments["at"] else f"{arguments['after']:.3f} s"
+        yield Case(
+            number,
+            f"{name}, {kind} at {when}{', over older output' if older else ''}",
+            "kills:attack",
+            {
+                "stock": str(stock),
+                "name": name,
+                "work": str(campaign.directory / f"case-{number}"),
+                "undisturbed": undisturbed["directory"],
+                "older": older,
+                **arguments,
+            },
+            seconds=4 * SECONDS,
+        )
 
 
 def undisturbed(stock: str, name: str, work: str) -> dict[str, Any]:
@@ -201,4 +197,4 @@ def _leftovers(before: set[str], directory: Path) -> list[str]:
     return sorted(name for name in new if any(sign in Path(name).name for sign in LEFTOVERS))
 
 
-ATTACK = Attack("kills", "kills", full=100, few=1, run=run)
+ATTACK = Attack("kills", "kills", full=100, few=1, run=judged(cases))

@@ -13,39 +13,35 @@ from typing import Any
 import damage
 import signing
 from child import LONGEST_MESSAGE, command, refused_or, trouble_of
-from harness import SPARE_MEMORY, Attack, Campaign, Case, Outcome, Verdict
+from harness import SPARE_MEMORY, Attack, Campaign, Case, Outcome, judged
 from materials import KINDS, differing, translations, tree_digest
 
 WAYS = [way for pair in zip(damage.DAMAGED * 3, damage.CRAFTED, strict=False) for way in pair]
 """Damage and craft in turn; a case takes the next."""
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Damage a copy of a model for every case, and use it."""
     models, references = campaign.stock.models, campaign.stock.references
-
-    def cases() -> Iterator[Case]:
-        for number in campaign.numbers():
-            choose = campaign.choose(number)
-            kind = choose.choice(KINDS)
-            way = WAYS[number % len(WAYS)]
-            size = sum(path.stat().st_size for path in (models / kind).iterdir())
-            yield Case(
-                number,
-                f"{kind}, {way.__name__}",
-                "model_directories:attack",
-                {
-                    "model": str(models / kind),
-                    "other": str(models / KINDS[kind == KINDS[0]]),
-                    "work": str(campaign.directory / f"case-{number}"),
-                    "way": way.__name__,
-                    "seed": choose.random(),
-                    "reference": references[kind],
-                },
-                memory=2 * size + SPARE_MEMORY,
-            )
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers():
+        choose = campaign.choose(number)
+        kind = choose.choice(KINDS)
+        way = WAYS[number % len(WAYS)]
+        size = sum(path.stat().st_size for path in (models / kind).iterdir())
+        yield Case(
+            number,
+            f"{kind}, {way.__name__}",
+            "model_directories:attack",
+            {
+                "model": str(models / kind),
+                "other": str(models / KINDS[kind == KINDS[0]]),
+                "work": str(campaign.directory / f"case-{number}"),
+                "way": way.__name__,
+                "seed": choose.random(),
+                "reference": references[kind],
+            },
+            memory=2 * size + SPARE_MEMORY,
+        )
 
 
 def attack(model: str, other: str, work: str, way: str, seed: float, reference: Mapping[str, Any]) -> dict[str, str]:
@@ -90,4 +86,4 @@ def _used(directory: Path, reference: Mapping[str, Any] | None) -> tuple[Outcome
     return Outcome.works, "translated"
 
 
-ATTACK = Attack("model directories", "directories", full=5_000, few=4, run=run)
+ATTACK = Attack("model directories", "directories", full=5_000, few=4, run=judged(cases))

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from child import FAILED, refused_or
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 from materials import make_bundle, save, tree_digest
 
 LOADS = 100
@@ -18,20 +18,12 @@ LOADS = 100
 SECONDS = 300.0
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Load 100 times in every case."""
     for_each = min(LOADS, campaign.count)
-    numbers = range(-(-campaign.count // for_each)) if campaign.only is None else [campaign.only]
-    yield from campaign.children.judge(
-        Case(
-            number,
-            f"{for_each} loads",
-            "publishing:attack",
-            {"work": str(campaign.directory / f"case-{number}"), "loads": for_each, "seed": number},
-            seconds=SECONDS,
-        )
-        for number in numbers
-    )
+    for number in campaign.numbers(for_each):
+        arguments = {"work": str(campaign.directory / f"case-{number}"), "loads": for_each, "seed": number}
+        yield Case(number, f"{for_each} loads", "publishing:attack", arguments, seconds=SECONDS)
 
 
 def attack(work: str, loads: int, seed: int) -> list[dict[str, str]]:
@@ -99,4 +91,4 @@ def _forked(function: Callable[..., None], *arguments: object) -> int:
         os._exit(code)
 
 
-ATTACK = Attack("publishing", "loads", full=2_000, few=3, run=run)
+ATTACK = Attack("publishing", "loads", full=2_000, few=3, run=judged(cases))

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from documents import CONTENT_TYPES, HEADER, WORD, filled_document
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 
 WORDS = ("eins", "Zwei ", "drei.", " ", "\n", "犬", "犬が。", "e\u0301", "\u0301", "\u202e", "\u2066x", "İ", "1,5", "٣")
 CONSTRUCTS: dict[str, tuple[str, ...]] = {
@@ -40,20 +40,16 @@ LEAST_SECONDS = 0.05
 """Processor time below which growth is not judged."""
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Give one text in every case to one reader or to one function."""
     targets = [*DOCUMENTS, *FUNCTIONS]
-
-    def cases() -> Iterator[Case]:
-        for number in campaign.numbers():
-            choose = campaign.choose(number)
-            target, grows = targets[number % len(targets)], not campaign.is_small and choose.random() < 0.25
-            arguments = {"target": target, "grows": grows, "seed": choose.random()}
-            work = str(campaign.directory / f"case-{number}")
-            name = f"{target}{', growth' * grows}"
-            yield Case(number, name, "structured:attack", {"work": work, **arguments}, seconds=120.0)
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers():
+        choose = campaign.choose(number)
+        target, grows = targets[number % len(targets)], not campaign.is_small and choose.random() < 0.25
+        arguments = {"target": target, "grows": grows, "seed": choose.random()}
+        work = str(campaign.directory / f"case-{number}")
+        name = f"{target}{', growth' * grows}"
+        yield Case(number, name, "structured:attack", {"work": work, **arguments}, seconds=120.0)
 
 
 def attack(work: str, target: str, grows: bool, seed: float) -> dict[str, str]:
@@ -290,4 +286,4 @@ FUNCTIONS: dict[str, Callable[[str, Random], str]] = {
 }
 """Return what is wrong with what the functions for text make of one."""
 
-ATTACK = Attack("structured texts", "texts", full=5_000, few=66, run=run)
+ATTACK = Attack("structured texts", "texts", full=5_000, few=66, run=judged(cases))

@@ -10,7 +10,7 @@ from string import punctuation
 from typing import Any
 from unicodedata import name
 
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 from materials import ENGLISH, GERMAN, make_bundle
 
 CODES = ("%s", "%1$d", "{name}", "{0}", "$HOME", "https://a.example/b")
@@ -20,21 +20,16 @@ ROOM = 40
 """Tokens beyond the source's: none of the lines is cut off before its terms."""
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Translate ten lines in every case."""
     for_each = min(LINES, campaign.count)
-    numbers = range(-(-campaign.count // for_each)) if campaign.only is None else [campaign.only]
-
-    def cases() -> Iterator[Case]:
-        for number in numbers:
-            choose = campaign.choose(number)
-            how: dict[str, Any] = choose.choice(
-                ({"beam_size": 1}, {"beam_size": 3}, {"beam_size": 4, "num_best": 3}, {"beam_size": 3, "plain": True})
-            )
-            arguments = {"lines": for_each, "how": how, "seed": choose.random()}
-            yield Case(number, f"{how}", "term_searches:attack", arguments, seconds=120.0)
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers(for_each):
+        choose = campaign.choose(number)
+        how: dict[str, Any] = choose.choice(
+            ({"beam_size": 1}, {"beam_size": 3}, {"beam_size": 4, "num_best": 3}, {"beam_size": 3, "plain": True})
+        )
+        arguments = {"lines": for_each, "how": how, "seed": choose.random()}
+        yield Case(number, f"{how}", "term_searches:attack", arguments, seconds=120.0)
 
 
 def attack(lines: int, how: dict[str, Any], seed: float) -> list[dict[str, str]]:
@@ -104,4 +99,4 @@ def _has_word(form: str, text: str) -> bool:
     return False
 
 
-ATTACK = Attack("searches", "searches", full=500, few=5, run=run)
+ATTACK = Attack("searches", "searches", full=500, few=5, run=judged(cases))

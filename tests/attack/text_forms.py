@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 from unicodedata import normalize
 
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 from materials import STRANGE, make_bundle, pairs, sentences
 
 MARKS = ("\u00ad", "\u200b", "\u2060", "\ufeff", "\u200e")
@@ -18,20 +18,15 @@ LETTERS = ("für", "Żółw", "ậ", "한국", "がぎ", "Å", "naïve", "ṩ")
 LINES = 10
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Translate ten lines in every case, each in all forms."""
     for_each = min(LINES, campaign.count)
-
-    def cases() -> Iterator[Case]:
-        numbers = range(-(-campaign.count // for_each)) if campaign.only is None else [campaign.only]
-        for number in numbers:
-            choose = campaign.choose(number)
-            beam, has_statistics = choose.choice((1, 2)), choose.random() < 0.5
-            arguments = {"lines": for_each, "beam": beam, "counted": has_statistics, "seed": choose.random()}
-            name = f"beam {beam}, {'with' if has_statistics else 'without'} statistics of the training text"
-            yield Case(number, name, "text_forms:attack", arguments, seconds=60.0)
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers(for_each):
+        choose = campaign.choose(number)
+        beam, has_statistics = choose.choice((1, 2)), choose.random() < 0.5
+        arguments = {"lines": for_each, "beam": beam, "counted": has_statistics, "seed": choose.random()}
+        name = f"beam {beam}, {'with' if has_statistics else 'without'} statistics of the training text"
+        yield Case(number, name, "text_forms:attack", arguments, seconds=60.0)
 
 
 def attack(lines: int, beam: int, counted: bool, seed: float) -> list[dict[str, str]]:
@@ -97,4 +92,4 @@ FORMS: dict[str, Callable[[str, Random], str]] = {
 CANONICAL = ("NFD", "mixed")
 """Forms that are the same text by Unicode itself, whatever the training text had."""
 
-ATTACK = Attack("text forms", "lines", full=500, few=5, run=run)
+ATTACK = Attack("text forms", "lines", full=500, few=5, run=judged(cases))

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from harness import Attack, Campaign, Case, Outcome, Verdict
+from harness import Attack, Campaign, Case, Outcome, judged
 from materials import KINDS, sentences
 
 Translators = Mapping[str, Any]
@@ -24,31 +24,27 @@ SECONDS = 120.0
 """More than a call takes, but a fork that hangs never ends."""
 
 
-def run(campaign: Campaign) -> Iterator[Verdict]:
+def cases(campaign: Campaign) -> Iterator[Case]:
     """Make 50 calls in every case."""
     models = campaign.stock.models
-
-    def cases() -> Iterator[Case]:
-        for number in range(-(-campaign.count // CALLS)) if campaign.only is None else [campaign.only]:
-            choose = campaign.choose(number)
-            threads, torch_threads = choose.choice((2, 3, 8)), choose.choice((1, 2, 4))
-            when = choose.choice(("before", "after"))
-            yield Case(
-                number,
-                f"{CALLS} calls on {threads} threads, {torch_threads} of PyTorch, alone {when}",
-                "threaded_calls:attack",
-                {
-                    "models": str(models),
-                    "num_threads": threads,
-                    "torch_threads": torch_threads,
-                    "alone_first": when == "before",
-                    "num_calls": min(CALLS, campaign.count),
-                    "seed": choose.random(),
-                },
-                seconds=SECONDS,
-            )
-
-    yield from campaign.children.judge(cases())
+    for number in campaign.numbers(CALLS):
+        choose = campaign.choose(number)
+        threads, torch_threads = choose.choice((2, 3, 8)), choose.choice((1, 2, 4))
+        when = choose.choice(("before", "after"))
+        yield Case(
+            number,
+            f"{CALLS} calls on {threads} threads, {torch_threads} of PyTorch, alone {when}",
+            "threaded_calls:attack",
+            {
+                "models": str(models),
+                "num_threads": threads,
+                "torch_threads": torch_threads,
+                "alone_first": when == "before",
+                "num_calls": min(CALLS, campaign.count),
+                "seed": choose.random(),
+            },
+            seconds=SECONDS,
+        )
 
 
 def attack(
@@ -185,4 +181,4 @@ def _process_wide_state() -> dict[str, Any]:
     return state
 
 
-ATTACK = Attack("threaded calls", "calls", full=2_000, few=3, run=run)
+ATTACK = Attack("threaded calls", "calls", full=2_000, few=3, run=judged(cases))
