@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -339,18 +340,30 @@ def test_import_state_shortens_file_contents_in_messages(values):
     assert len(str(error.value)) < 1_000
 
 
-def test_every_problem_of_a_file_is_named_at_once():
-    values = {**BART_LIKE, "normalize_before": True, "activation_function": "elu"}
-    del values["vocab_size"], values["encoder_layers"]
+@pytest.mark.parametrize(
+    ("kind", "values", "problems"),
+    [
+        (
+            "marian",
+            {**BART_LIKE, "normalize_before": True, "encoder_ffn_dim": 23, "encoder_layers": 0, "pad_token_id": None},
+            ["normalize_before is True", "encoder_ffn_dim", "encoder_layers is 0", "pad_token_id is None"],
+        ),
+        (
+            "m2m_100",
+            {"tie_word_embeddings": False, "normalize_before": False, "max_position_embeddings": 4, "pad_token_id": 7}
+            | {"normalize_embedding": True, "activation_function": "elu", "decoder_start_token_id": 7},
+            [
+                *("tie_word_embeddings is False", "normalize_before is False", "normalize_embedding is True"),
+                *("decoder_layers is missing", "activation_function is 'elu'", "vocab_size is missing"),
+                *("decoder_start_token_id is pad_token_id", "pad_token_id is 7, but has a row"),
+            ],
+        ),
+    ],
+)
+def test_config_from_names_all_problems_of_a_file_in_the_order_of_its_checks(kind, values, problems):
     with pytest.raises(ConfigError) as error:
-        FAMILIES["marian"].config_from(values)
-    for part in (
-        "normalize_before is True",
-        "activation_function is 'elu'",
-        "vocab_size is missing",
-        "encoder_layers is",
-    ):
-        assert part in str(error.value)
+        FAMILIES[kind].config_from(values)
+    assert re.search(".*; ".join(problems), str(error.value))
 
 
 def test_no_other_activations_are_taken():
