@@ -65,15 +65,20 @@ class CompiledCoreWarning(ClearheadWarning):
     """The compiled core cannot be used, and PyTorch is used instead; the message gives the reason and a remedy."""
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str:
+def nearest_name(name: str, known: Iterable[str], *, section: str = "") -> str:
     """Return "; did you mean 'x'?" for the closest known name, or the list of names if none is close.
+
+    Args:
+        name: The unknown name.
+        known: Known names.
+        section: What is written before them, such as `train.`.
 
     >>> nearest_name("warmup_step", ["warmup_steps", "seed"])
     "; did you mean 'warmup_steps'?"
     """
     names = sorted(known)
     if close := get_close_matches(name, names, n=1, cutoff=0.5):
-        return f"; did you mean {close[0]!r}?"
+        return f"; did you mean {section + close[0]!r}?"
     return f"; known names: {', '.join(names)}"
 
 

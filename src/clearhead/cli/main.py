@@ -31,7 +31,7 @@ OUTPUT_FAILED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO
 
 
 class Commands(TyperGroup):
-    """All commands; messages about invalid values omit the name of the Python exception."""
+    """All commands; messages omit the name of the Python exception, and options other than the nearest."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Run the selected command."""
@@ -39,6 +39,10 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except typer.BadParameter as error:
             error.message = error.message.removeprefix("Value error, ")
+            raise
+        except Exception as error:
+            if possibilities := getattr(error, "possibilities", None):
+                error.possibilities = possibilities[:1]  # typer prints them in alphabetical order
             raise
 
 

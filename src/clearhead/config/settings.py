@@ -114,7 +114,8 @@ def _explain(section: type[BaseModel], problem: Mapping[str, Any]) -> str:
                 annotation = section.model_fields[name].annotation
                 assert isinstance(annotation, type)
                 section = annotation
-            return f"unknown setting '{where}'{nearest_name(path[-1], section.model_fields)}"
+            before = where.removesuffix(path[-1])
+            return f"unknown setting '{where}'{nearest_name(path[-1], section.model_fields, section=before)}"
         case "value_error":
             return problem["msg"].removeprefix("Value error, ")
         case "tuple_type":

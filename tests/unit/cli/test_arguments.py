@@ -69,6 +69,13 @@ def test_an_unexpected_argument_is_one_line_that_names_its_option(tmp_path, monk
     assert CliRunner().invoke(app, [*arguments.split(), "--help"]).exit_code == 0
 
 
+def test_unknown_option_names_the_nearest_alone():
+    result = CliRunner().invoke(app, ["translate", "model", "--traget-lang", "de"])
+    assert result.exit_code == 2
+    assert "--target-lang" in result.stderr
+    assert "--source-lang" not in result.stderr
+
+
 @pytest.mark.parametrize(
     "arguments", ["corpus check a.de none.tsv", "corpus convert a.de none.tsv", "translate model a.de -"]
 )

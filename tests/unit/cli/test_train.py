@@ -341,7 +341,7 @@ MISTAKES: dict[str, tuple[Bad, str]] = {
     "no text": (lambda d: [], r"there is no training text: .*--source F --target F.*--pairs F\.tsv"),
     "unknown key": (
         of_settings("--set", "train.warmup_step=3"),
-        r"unknown setting 'train\.warmup_step'; did you mean 'warmup_steps'",
+        r"unknown setting 'train\.warmup_step'; did you mean 'train\.warmup_steps'",
     ),
     "unknown section": (of_settings("--set", "trian.seed=3"), r"unknown setting 'trian'; did you mean 'train'"),
     "two mistakes": (
@@ -366,7 +366,7 @@ MISTAKES: dict[str, tuple[Bad, str]] = {
     "binary configuration": (of_config(b"\xff\xfe\0"), r"c\.toml is not valid TOML"),
     "unknown key in the file": (
         of_config(b"[data]\nsorce = ['a']\n"),
-        r"unknown setting 'data\.sorce'; did you mean 'source'",
+        r"unknown setting 'data\.sorce'; did you mean 'data\.source'",
     ),
 }
 

@@ -89,9 +89,9 @@ def test_settings_cannot_be_changed_in_place(section):
         ({"trian": {}}, "configuration: unknown setting 'trian'; did you mean 'train'?"),
         (
             {"train": {"warmup_step": 3}},
-            "configuration: unknown setting 'train.warmup_step'; did you mean 'warmup_steps'?",
+            "configuration: unknown setting 'train.warmup_step'; did you mean 'train.warmup_steps'?",
         ),
-        ({"model": {"dmodel": 512}}, "configuration: unknown setting 'model.dmodel'; did you mean 'd_model'?"),
+        ({"model": {"dmodel": 512}}, "configuration: unknown setting 'model.dmodel'; did you mean 'model.d_model'?"),
         (
             {"tokenizer": {"xyz": 1}},
             "configuration: unknown setting 'tokenizer.xyz'; "
@@ -222,7 +222,7 @@ def test_all_problems_are_reported_at_once_with_their_origin():
     message = refusal(values, origin="run.toml")
     assert message.startswith("run.toml: ")
     for part in (
-        "unknown setting 'train.sead'; did you mean 'seed'?",
+        "unknown setting 'train.sead'; did you mean 'train.seed'?",
         "train.patience = 0: Input should be greater than 0",
         "decode.beam_size = 'many': Input should be a valid integer",
         "unknown setting 'modle'; did you mean 'model'?",
@@ -234,7 +234,7 @@ def test_contradictions_are_reported_with_the_other_problems():
     message = refusal({"model": {"d_model": 10, "num_heads": 4}, "train": {"sead": 1}}, origin="run.toml")
     assert message.startswith("run.toml: ")
     assert "model.d_model (10) must be a multiple of model.num_heads (4)" in message
-    assert "unknown setting 'train.sead'; did you mean 'seed'?" in message
+    assert "unknown setting 'train.sead'; did you mean 'train.seed'?" in message
 
 
 def test_load_reads_toml_and_names_the_file_in_errors(tmp_path):
@@ -246,7 +246,7 @@ def test_load_reads_toml_and_names_the_file_in_errors(tmp_path):
     path.write_text("[train]\nbatch_token = 4_096\n")
     with pytest.raises(ConfigError) as caught:
         Config.load(str(path))
-    assert str(caught.value) == f"{path}: unknown setting 'train.batch_token'; did you mean 'batch_tokens'?"
+    assert str(caught.value) == f"{path}: unknown setting 'train.batch_token'; did you mean 'train.batch_tokens'?"
 
 
 def test_load_refuses_what_it_cannot_read(tmp_path):

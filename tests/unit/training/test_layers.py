@@ -69,7 +69,7 @@ def test_max_steps_defaults_to_at_most_100_000():
 def test_draft_rejects_invalid_settings():
     with pytest.raises(ConfigError, match=r"d_model .* must be a multiple of model.num_heads \(7\)"):
         draft({"model": {"num_heads": 7}})
-    with pytest.raises(ConfigError, match=r"unknown setting 'train.warmup_step'; did you mean 'warmup_steps'"):
+    with pytest.raises(ConfigError, match=r"unknown setting 'train.warmup_step'; did you mean 'train.warmup_steps'"):
         draft({"train": {"warmup_step": 3}})
     with pytest.raises(ConfigError, match="unknown preset 'tinny'; did you mean 'tiny'"):
         draft({"preset": "tinny"})
