@@ -31,6 +31,8 @@ _LAST_LOSSES = 5
 """Records of the training loss, the last ones, whose mean counts."""
 _WARMUPS = 10
 """Minimum steps of a run, as a multiple of its warm-up steps."""
+_FEWEST_STEPS, _SOME_STEPS = 50, 1_000
+"""Steps below which bad translations mean nothing, and the steps that such a run is advised to make at least."""
 _MORE = "a larger model or more text may"
 _USELESS_BLEU = 5.0
 _USEFUL_CHRF = 40.0
@@ -79,28 +81,30 @@ def verdict(
     """
     valid = [record for record in records if record["split"] == "valid"]
     losses = [record["nll"] for record in records if record["split"] == "train"]
-    command, longer = f"clearhead train {shlex.quote(str(run))}", _longer(train, state, ended_by)
-    go_on = f"go on with: {command} {longer}"
-    if state.step <= train.warmup_steps and "train.warmup_steps" in train.planned:
-        go_on = f"start over with: {command} --fresh {longer}"  # the plan suits only the shorter run
+    is_from_model = bool(valid) and valid[0]["step"] == 0
     is_useless = validation.bleu < _USELESS_BLEU and validation.chrf < _USEFUL_CHRF
+    is_in_warmup = state.step <= train.warmup_steps
+    is_short = is_in_warmup or (is_useless and not is_from_model and state.step < _FEWEST_STEPS)
+    least_steps = max(_WARMUPS * train.warmup_steps, _SOME_STEPS) if is_short else 0
+    command, longer = f"clearhead train {shlex.quote(str(run))}", _longer(train, state, ended_by, least_steps)
+    go_on = f"go on with: {command} {longer}"
+    if is_short and "train.warmup_steps" in train.planned:
+        go_on = f"start over with: {command} --fresh {longer}"  # the plan suits only the shorter run
     about_data = wrong_lines(wrong, num_pairs)
     if about_data:
         about_data[-1] += f"; then start over with: {command} --fresh .."
     sentences = []
-    is_from_model = bool(valid) and valid[0]["step"] == 0
     if is_from_model and not state.step:
         sentences.append(f"the time was over before the first step: the model it started from is published; {go_on}")
     elif is_from_model and validation.general is not None and not is_unchanged:
         sentences.append(_unlearned(run, valid[0]["general_chrf"], validation.general.chrf, train.general_margin))
     if is_useless and misaligned is not None:
         return [*about_data, f"likely misaligned, for BLEU is below {_USELESS_BLEU:g}: {misaligned}", *sentences]
-    if not is_from_model and state.step <= train.warmup_steps:
-        sentences.append(
-            f"still in warm-up: {state.step:,} of {train.warmup_steps:,} steps of it were made, and the model knows "
-            f"little yet; {go_on}"
-        )
-    has_course = len(valid) > 1 and state.step > train.warmup_steps and not is_unchanged
+    if is_short and not is_from_model:
+        done = f"{state.step:,} of {train.warmup_steps:,} steps of it were made"
+        why = f"still in warm-up: {done}" if is_in_warmup else f"too short to tell: only {state.step} steps were made"
+        return [*about_data, f"{why}, and the model knows little yet; {go_on}"]
+    has_course = len(valid) > 1 and not is_in_warmup and not is_unchanged
     trend = _trend(valid, losses) if has_course else None
     if trend and not (is_useless and epochs < _FEW_EPOCHS and trend == "converged"):
         sentences.append(_course(trend, valid, losses, go_on))
@@ -147,7 +151,7 @@ def misalignment(data: Prepared) -> str | None:
     return (
         f"the lengths of the two sides have little to do with each other (correlation {correlation:.2f}; of "
         f"translations 0.6 or more); see that each line of one is the translation of that line of the other, with "
-        f"clearhead corpus check"
+        f"`clearhead corpus check`"
     )
 
 
@@ -226,11 +230,10 @@ def _course(trend: _Trend, valid: Sequence[Mapping[str, Any]], losses: Sequence[
     return f"converged: nothing {since} made it better; {_MORE}"
 
 
-def _longer(train: TrainConfig, state: TrainingState, ended_by: str) -> str:
+def _longer(train: TrainConfig, state: TrainingState, ended_by: str, least_steps: int) -> str:
     match ended_by:
         case "max_steps":
-            least = _WARMUPS * train.warmup_steps if state.step <= train.warmup_steps else 0
-            return f"--max-steps {max(2 * (train.max_steps or 0), least)}"
+            return f"--max-steps {max(2 * (train.max_steps or 0), least_steps)}"
         case "max_minutes":
             minutes = train.max_minutes or 0.0
             if state.elapsed > 1.5 * 60 * minutes:  # it was trained for longer before this limit was set

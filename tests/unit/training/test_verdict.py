@@ -259,9 +259,20 @@ def test_over_fitted_or_worse_runs_are_not_advised_more_time(valid, course):
 
 
 def test_run_ended_in_its_planned_warmup_is_advised_to_start_over():
-    lines = said([], state=TrainingState(step=1), warmup=1, max_minutes=0.5, planned=("train.warmup_steps",), bleu=0.0)
-    assert lines[0].endswith("; start over with: clearhead train runs/x --fresh --max-minutes 1")
-    assert "clearhead train" not in lines[1]
+    (line,) = said(
+        [], state=TrainingState(step=1), warmup=1, max_minutes=0.5, planned=("train.warmup_steps",), bleu=0.0
+    )
+    assert line.endswith("; start over with: clearhead train runs/x --fresh --max-minutes 1")
+
+
+def test_bad_translations_after_fewer_than_50_steps_are_too_short_to_tell():
+    short = {"found": records(*FLAT), "state": TrainingState(step=20), "ended_by": "max_steps", "bleu": 0.1}
+    (line,) = said(**short, max_steps=20, planned=("train.warmup_steps",))
+    assert line == (
+        "too short to tell: only 20 steps were made, and the model knows little yet; "
+        "start over with: clearhead train runs/x --fresh --max-steps 1000"
+    )
+    assert said(**short | {"bleu": 30.0})[0].startswith("converged")
 
 
 def test_a_run_without_a_step_does_not_judge_what_it_did_not_learn():
