@@ -64,7 +64,7 @@ def model_directory(path: str | Path) -> Path:
     if not is_there:
         raise ModelError(f"no model at {path}: there is no such directory")
     if (path / "config.toml").is_file():
-        raise ModelError(f"{path} is a run without a model; clearhead train {shlex.quote(str(path))} continues it")
+        raise ModelError(f"{path} is a run without a model; `clearhead train {shlex.quote(str(path))}` continues it")
     raise ModelError(f"no model at {path}: it holds no config.json; name a model directory or a run directory")
 
 
@@ -142,7 +142,7 @@ def read_config(directory: Path) -> dict[str, Any]:
     config = read_json(path, ModelError)
     version = config.get("format_version")
     if config.get("model_type") != "clearhead" or type(version) is not int:  # true is an int too
-        hint = f"clearhead import {shlex.quote(str(directory))} -o NEW makes one of a model of another library"
+        hint = f"`clearhead import {shlex.quote(str(directory))} -o NEW` makes one of a model of another library"
         is_ours = config.get("model_type") == "clearhead"
         raise ModelError(f"{path} does not describe a clearhead model" + ("" if is_ours else f"; {hint}"))
     if version not in (FORMAT_VERSION, ROUNDED_FORMAT):

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from clearhead.errors import ClearheadWarning
+from clearhead.runtime.installation import with_program
 from clearhead.text.lines import for_terminal
 
 
@@ -37,7 +38,7 @@ def drop_output(stream: TextIO) -> None:
 def notice(text: str) -> None:
     """Print a message on stderr; if that fails, the message is lost and the command continues."""
     with suppress(OSError):
-        print(f"clearhead: {for_terminal(text)}", file=sys.stderr, flush=True)
+        print(f"clearhead: {for_terminal(with_program(text))}", file=sys.stderr, flush=True)
 
 
 def show_warnings_as_notices() -> None:

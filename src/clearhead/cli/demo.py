@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import OUTPUT, Threads
+from clearhead.runtime.installation import program
 
 if TYPE_CHECKING:
     from clearhead.formats import SentencePair
@@ -89,7 +89,7 @@ def demo(
     page = out / "explain.html"
     write_text(page, explain(translator, _EXPLAINED).to_html())
     notice(f"model {out / 'model'}, report {out / 'report.html'}")
-    command = shlex.join([_program(), "translate", str(out)])
+    command = f"{program()} translate {shlex.quote(str(out))}"
     typer.echo(
         f"\nTry it (a tag such as <2fr> names the language; without one it is German):\n"
         f'  echo "Thursday, May 3, 2018" | {command}\n'
@@ -111,8 +111,3 @@ def _write_once(path: Path, pairs: list[SentencePair]) -> None:
 
 def _sides(pairs: Iterable[SentencePair]) -> list[tuple[str, str]]:
     return [(pair.source, pair.target) for pair in pairs]
-
-
-def _program() -> str:
-    """Return how this program was called, so that the hint can be pasted."""
-    return sys.argv[0] if Path(sys.argv[0]).name == "clearhead" else "clearhead"

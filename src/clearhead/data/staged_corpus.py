@@ -195,7 +195,7 @@ def refuse_languages(config: Config) -> None:
     if asked and config.tokenizer.language_tags:
         raise ConfigError(
             f"data.fix and data.drop: {', '.join(sorted(asked))} cannot be told in text of several languages "
-            f"(tokenizer.language_tags); leave this out, and clean each language by itself with clearhead corpus clean"
+            f"(tokenizer.language_tags); leave this out, and clean each language alone with `clearhead corpus clean`"
         )
 
 

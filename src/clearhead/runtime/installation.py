@@ -1,6 +1,27 @@
-"""The pip command that adds an extra to this installation of clearhead, from where it was installed (PEP 610)."""
+"""How this installation is called, and the pip command that adds an extra to it, from where it came (PEP 610)."""
 
 from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+_HINTED = re.compile(r"(?:(?<=`)|(?<=with: ))clearhead(?= [a-z])")
+"""The program in the commands that a message advises."""
+
+
+def program() -> str:
+    """Return what to type for `clearhead` in a shell: the path that was typed, unless the program is on the PATH."""
+    called = sys.argv[0]
+    is_path = Path(called).name == "clearhead" and shutil.which("clearhead") != called
+    return shlex.quote(called) if is_path else "clearhead"
+
+
+def with_program(text: str) -> str:
+    """Return a message in which the commands that it advises can be typed as they are."""
+    return _HINTED.sub(lambda _: program(), text)
 
 
 def pip_install(extra: str = "", *, options: str = "") -> str:

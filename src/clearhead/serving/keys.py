@@ -146,7 +146,7 @@ def keys_in(path: Path | None) -> Keys:
         return Keys({})
     keys = read_keys(path)
     if not keys:
-        raise ConfigError(f"{path} has no key, so nobody could ask; make one: clearhead api-key NAME --keys {path}")
+        raise ConfigError(f"{path} has no key, so nobody could ask; make one: `clearhead api-key NAME --keys {path}`")
     return Keys(keys, path)
 
 

@@ -12,6 +12,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
+from clearhead.runtime.installation import with_program
 from clearhead.text.lines import for_terminal
 from clearhead.training.validation import Validation
 
@@ -68,7 +69,7 @@ class Display:
         """Print a permanent line."""
         if self._is_quiet:
             return
-        text = for_terminal(text)
+        text = for_terminal(with_program(text))
         with suppress(OSError):  # a closed reader, such as an interrupted `tee`, must not prevent saving
             if self._bar:
                 self._console.print(text, markup=False)

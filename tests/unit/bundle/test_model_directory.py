@@ -91,7 +91,7 @@ def test_another_format_says_which_version_wrote_it_and_what_to_do(model_dir, ve
         ("", "config.json is damaged"),
         ("{", "config.json is damaged"),
         ("[1, 2]", "must hold a JSON object"),
-        ('{"model_type": "marian"}', "model -o NEW makes one of a model of another library"),
+        ('{"model_type": "marian"}', "model -o NEW` makes one of a model of another library"),
         ('{"model_type": "clearhead"}', "does not describe a clearhead model"),
         ('{"model_type": "clearhead", "format_version": "1"}', "does not describe a clearhead model"),
         ('{"model_type": "clearhead", "format_version": 2}', "checksums are incomplete"),
@@ -176,7 +176,7 @@ def test_load_bundle_errors_distinguish_missing_directories_and_runs(tmp_path):
     assert "it holds no config.json" in message_of(load_bundle, tmp_path)
     (tmp_path / "config.toml").write_text("", encoding="utf-8")
     message = message_of(load_bundle, tmp_path)
-    assert "is a run without a model; clearhead train " in message
+    assert "is a run without a model; `clearhead train " in message
 
 
 def test_reading_a_model_renames_nothing(tmp_path):

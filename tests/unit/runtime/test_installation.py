@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import clearhead
-from clearhead.runtime.installation import pip_install
+from clearhead.runtime.installation import pip_install, with_program
 
 COMMIT = "7ab5d1e0c3f24c1b9d8e6f0a1b2c3d4e5f607182"
 
@@ -58,3 +58,24 @@ def test_messages_name_extras_only_by_this_function():
     package = Path(clearhead.__file__).parent
     sources = {path.relative_to(package).as_posix(): path.read_text("utf-8") for path in package.rglob("*.py")}
     assert [name for name, text in sources.items() if "clearhead[" in text] == ["runtime/installation.py"]
+
+
+@pytest.mark.parametrize(
+    ("called", "path", "typed"),
+    [
+        ("my env/bin/clearhead", "", "'my env/bin/clearhead'"),
+        ("{here}/my env/bin/clearhead", "{here}/my env/bin", "clearhead"),
+        ("{here}/my env/bin/clearhead", "", "'{here}/my env/bin/clearhead'"),
+        ("{here}/clearhead/__main__.py", "", "clearhead"),
+    ],
+    ids=["a path", "found on the PATH", "not on the PATH", "a module"],
+)
+def test_advised_commands_begin_with_the_program_as_it_was_called(called, path, typed, tmp_path, monkeypatch):
+    program = tmp_path / "my env/bin/clearhead"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    monkeypatch.setattr("sys.argv", [called.format(here=tmp_path)])
+    monkeypatch.setenv("PATH", path.format(here=tmp_path))
+    said = "clearhead 0.1 reads it; go on with: clearhead train runs/x; `clearhead info` shows it"
+    typed = typed.format(here=tmp_path)
+    assert with_program(said) == f"clearhead 0.1 reads it; go on with: {typed} train runs/x; `{typed} info` shows it"
