@@ -44,8 +44,11 @@ def bf16_products() -> Iterator[None]:
 
 
 def are_products_bf16() -> bool:
-    """Return whether products are rounded: inside `bf16_products`, on a CPU with bfloat16 instructions."""
-    return _are_bf16.get()
+    """Return whether products are rounded: inside `bf16_products`, on a CPU with bfloat16 instructions.
+
+    Never inside torch.compile, which `train.precision` excludes on a CPU.
+    """
+    return not torch.compiler.is_compiling() and _are_bf16.get()
 
 
 def bf16_product(a: Float[Tensor, "N K"], b: Float[Tensor, "K M"]) -> BFloat16[Tensor, "N M"]:

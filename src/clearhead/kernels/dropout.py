@@ -38,8 +38,7 @@ class Dropout(nn.Module):
 
     def after(self, activation: Callable[[Tensor], Tensor], x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return dropout of `activation(x)`; on a CPU, ReLU and dropout are fused, see `relu_dropout`."""
-        is_fused = activation is functional.relu and x.device.type == "cpu" and not is_plain()
-        if is_fused and self.training and self.rate:
+        if activation is functional.relu and _are_masks_ours(x) and self.training and self.rate:
             return relu_dropout(x, self.rate)
         return self(activation(x))
 
@@ -52,9 +51,12 @@ def dropout(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     """Zero elements with probability `rate`, and scale up the others."""
     if rate == 0.0:
         return x
-    if x.device.type != "cpu" or is_plain():
-        return functional.dropout(x, rate)
-    return x * keep_mask(x, rate)
+    return x * keep_mask(x, rate) if _are_masks_ours(x) else functional.dropout(x, rate)
+
+
+def _are_masks_ours(x: Tensor) -> bool:
+    """Return whether masks are drawn here: on a CPU, where that is faster; a compiler fuses PyTorch's own dropout."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not is_plain()
 
 
 def relu_dropout(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import torch
+
 _IS_PLAIN: ContextVar[bool] = ContextVar("_IS_PLAIN", default=False)
 
 
 def is_plain() -> bool:
-    """Return whether plain code alone is to run in this thread."""
-    return _IS_PLAIN.get()
+    """Return whether plain code alone is to run in this thread; never inside torch.compile, which it would break."""
+    return not torch.compiler.is_compiling() and _IS_PLAIN.get()
 
 
 @contextmanager
