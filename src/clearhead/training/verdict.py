@@ -40,7 +40,7 @@ _USEFUL_CHRF = 40.0
 _LEAST_CORRELATION = 0.3
 """Minimum correlation between the lengths of the two sides of training pairs.
 
-It is 0.59 to 0.99 in corpora of six kinds, and at most 0.19 when their lines are shifted or shuffled (docs/recipes.md).
+It is 0.59 to 0.99 in corpora of six kinds, and at most 0.19 when their lines are shifted or shuffled.
 """
 _FEWEST_PAIRS = 100
 """Minimum number of pairs; with fewer the correlation may be chance."""
