@@ -148,16 +148,14 @@ def _commands(group: typer.core.TyperGroup, called: str) -> list[str]:
 
 MODELS = """# Models of other libraries
 
-`clearhead import` turns a published model of another library into a model directory; `clearhead export` writes a model
-for Hugging Face transformers, CTranslate2 or ONNX, as a [web page](web.md), or in a quarter of its size. If the
-other library is installed, both compare the two models before they write anything.
+`clearhead import` turns a published model of another library into a model directory; `clearhead export` writes a
+model for Hugging Face transformers, CTranslate2 or ONNX, as a [web page](web.md), or in a quarter of its size. If the
+other library is installed, both compare the two models first.
 
 ```
 clearhead import opus-mt-de-en -o models/de-en
 clearhead translate models/de-en < input.txt > output.txt
 ```
-
-`docs/generate.py` makes this page's tables of libraries and kinds from `src/clearhead/interop/`.
 
 ## Import
 
@@ -165,15 +163,15 @@ The path is a directory or a file of one of these libraries. The file names show
 
 {libraries}
 
-The result is a model directory like any other, for every command and for `train --from`, which keeps its shape and
-vocabulary. `--force` replaces an existing model at the output. A setting or variable that our model cannot express is
-an error that names it. In Python, `clearhead.import_model(path, output)` and
-`clearhead.export_model(model, output, to="ctranslate2")` do the same and return the proof and the notes.
+The result is a model directory like any other, also for `train --from`, which keeps its shape and vocabulary. A
+setting or variable that our model cannot express is an error that names it. In Python,
+`clearhead.import_model(path, output)` and `clearhead.export_model(model, output, to="ctranslate2")` do the same and
+return the proof and the notes.
 
-**Nothing in a directory is run, and nothing is downloaded.** Weights of transformers are `model.safetensors`, whole or
-in shards, or `pytorch_model.bin`. A pickle (`.pt`, `.bin`, `.ckpt`) that names anything but tensors, plain containers
-and the toolkits' own classes is refused, and these classes become plain records. Whoever made the files, an import
-takes time and memory about linear in their size:
+**Nothing in a directory is run, and nothing is downloaded.** Weights of transformers are `model.safetensors`, whole
+or in shards, or `pytorch_model.bin`. A pickle (`.pt`, `.bin`, `.ckpt`) that names anything but tensors, plain
+containers and the toolkits' own classes is refused, and these classes become plain records. An import takes time and
+memory about linear in the size of the files:
 
 | what | at most |
 | --- | --- |
@@ -187,16 +185,15 @@ takes time and memory about linear in their size:
 vocabulary's words, and compares with the library. With transformers these are the ids of the source, the
 log-probability of our translation, the text of its ids, and what `generate` finds; with CTranslate2, the
 log-probabilities. The first difference is an error, and nothing is written. Models of Marian and the toolkits are
-imported unproved, and their card says so. Models written by fairseq 0.12.2, OpenNMT-py 2.3.0 and 3.5.1, eole 0.6.4 and
-JoeyNMT 2.3.0 were within 1e-6 of their own forward pass.
+imported unproved, and their card says so; those of fairseq 0.12.2, OpenNMT-py 2.3.0 and 3.5.1, eole 0.6.4 and JoeyNMT
+2.3.0 were within 1e-6 of their own forward pass.
 
 ### What an imported model does
 
-- **Languages.** M2M100, NLLB and mBART have a token of the source language, and one that every translation begins with;
-  Marian has one before the source (`>>deu<<`). Use the model's own names (`de`, `deu_Latn`, `de_DE`) in `--source-lang`
-  and `--target-lang`, or in a tag before a line, such as `<2deu_Latn> ` or `>>deu<< `. Without them the files' defaults
-  apply. These tokens do not count in scores. NLLB and M2M100 must name theirs in `tokenizer.json`,
-  `tokenizer_config.json` or `special_tokens_map.json`.
+- **Languages.** M2M100, NLLB and mBART have a token of each language, Marian one before the source (`>>deu<<`). Use
+  the model's own names (`de`, `deu_Latn`, `de_DE`) in `--source-lang` and `--target-lang`, or in a tag before a line,
+  such as `<2deu_Latn> ` or `>>deu<< `. These tokens do not count in scores. NLLB and M2M100 must name theirs in
+  `tokenizer.json`, `tokenizer_config.json` or `special_tokens_map.json`.
 - **Tasks.** T5 and Flan-T5 read their task at the beginning of every line (`translate English to German: `). The import
   names the tasks that a directory lists.
 - **Vocabulary.** It is kept exactly, with what it loses: unknown characters, letter case, runs of spaces. A special
@@ -207,10 +204,10 @@ JoeyNMT 2.3.0 were within 1e-6 of their own forward pass.
   the start, forced and end tokens, `min_length`, `min_new_tokens` and `no_repeat_ngram_size`, from
   `generation_config.json` before `config.json`. Several end tokens are refused, and so is a forced token that is no
   language where the model needs one. Other settings that change the output are named by the import
-  (`repetition_penalty`, `suppress_tokens`, `clean_up_tokenization_spaces`, ..). Our search stops when no hypothesis can
-  win any more (`early_stopping="never"`), and ends [repetition loops](decoding.md).
+  (`repetition_penalty`, `suppress_tokens`, `clean_up_tokenization_spaces`, ..). Our search stops as with
+  `early_stopping="never"`, and ends [repetition loops](decoding.md).
 - **Normalization.** The [Unicode form](translation.md#the-same-text-in-another-unicode-form) is normalized, case and
-  white space are not, as the training text is unknown. Only lines longer than the model's positions are split.
+  white space are not. Only lines longer than the model's positions are split.
 - **An encoder alone** does not translate: `translator.bundle.model.hidden_states` returns the states of every layer,
   and [masked_word.py](../examples/masked_word.py) fills in a `[MASK]`.
 - **A decoder alone** continues a text, by up to `decode.extra_length` tokens. If a beginning leaves too few positions,
@@ -231,8 +228,7 @@ JoeyNMT 2.3.0 were within 1e-6 of their own forward pass.
   (4.8.5) with transformers 5 wrongly divides the output of T5 1.1, Flan-T5 and mT5 by sqrt(d_model): import these from
   transformers.
 - **Marian.** The `.npz` file, the vocabularies (`.spm`, or `.yml` with `source.spm` and `target.spm`) and
-  `decoder.yml`. Through transformers or CTranslate2, scores differ slightly: both use other wavelengths of the
-  sinusoids than Marian, and transformers adds a padding token to the softmax.
+  `decoder.yml`. Through transformers or CTranslate2, scores differ slightly.
 - **ONNX.** Only files that clearhead exported, in float32.
 
 ## Small models
@@ -253,9 +249,8 @@ Neither needs PyTorch. Matrices and embeddings are rounded; norms, biases and ta
   the CPU, int8 translates in fp32. Scores, `--precision fp32`, explanations and exports compute in float32 with the
   rounded weights. If the compiled core does not compute the model in that precision, the export says so and keeps the
   original's.
-- **Training** with `--from` starts from the rounded weights; the original is the better start.
-- **Comparison.** Without `--source` the golden sentences are compared. The card has the result. A shortlist and an
-  alignment head are copied.
+- **Training** (`--from`) starts from the rounded weights: give it the original.
+- **Comparison.** The card has the result. Without `--source`, golden sentences are compared.
 
 Multi30k German to English (2.9 million weights, 4+4 layers of width 128; test2016, beam 4), where the embedding is a
 third of the weights:
@@ -266,15 +261,15 @@ third of the weights:
 | int8 (with the embedding in float32: 6.0 MB) | 3.0 MB | 37.34 (37.26) | 55.72 (55.66) | 873 (886) |
 | bf16 (with the embedding in float32: 7.8 MB) | 5.8 MB | 37.21 (37.19) | 55.60 (55.57) | 970 (983) |
 
-A model of paper-base's shape with 8,000 pieces has 193 MB in float32 and 49 MB in int8. Loading it and translating a
-first line in int8 takes 430 MB and 2.3 s from float32, 192 MB and 1.7 to 2.0 s from int8.
+A model of paper-base's shape with 8,000 pieces has 193 MB in float32 and 49 MB in int8; loading it and translating a
+line in int8 takes 430 MB and 192 MB of memory.
 
 ## Export
 
-The library loads the new directory, and its results on golden sentences are compared with ours (by transformers only if
-it is installed). In float32 a difference is an error, and nothing is written; for rounded weights the export reports
-how much the scores differ. The vocabulary keeps its tags: `<2fr> May 3, 2018` is read there as here. What a library
-cannot express is an error that names it.
+The library loads the new directory, and its results on golden sentences are compared with ours. In float32 a
+difference is an error, and nothing is written; for rounded weights the export reports how much the scores differ. The
+vocabulary keeps its tags: `<2fr> May 3, 2018` is read there as here. What a library cannot express is an error that
+names it.
 
 - `--to hf` (or `transformers`) writes post-norm models as Marian, pre-norm ones (`tiny`, `small`) as Pegasus, those
   with [T5's settings](paper.md#where-well-known-code-departs-from-the-paper) as T5, imported ones as the kind they
@@ -313,9 +308,8 @@ clearhead export runs/de-en -o de-en-onnx --to onnx
 
 writes `encoder_model.onnx`, `decoder_model.onnx` for the first step and `decoder_with_past_model.onnx` for the next
 ones, for opset 20 (onnxruntime 1.17 or later). A file over 2 GiB is refused; with learned positions, a longer text is
-an error of onnxruntime. With `int8`, no sentence of a batch changes another. A beam search over the files is
-`bench/onnx_search.py`; Hugging Face Optimum loads the directory too (tried with optimum-onnx 0.1.0, which needs
-transformers before 4.58, so an environment of its own: the extra `interop` installs version 5):
+an error of onnxruntime. A beam search over the files is `bench/onnx_search.py`; Hugging Face Optimum loads the
+directory too (optimum-onnx 0.1.0, in an environment of its own, as it needs transformers before 4.58):
 
 ```python
 tokenizer = transformers.AutoTokenizer.from_pretrained("de-en-onnx")
@@ -332,8 +326,7 @@ clearhead train --from models/de-en --source mine.de --target mine.en --out runs
 clearhead export runs/de-en -o de-en-ct2 --to ctranslate2 --precision int8
 ```
 
-It is exported like any other, with the tokenizer files it came with; `info` and the card still name its origin. For an
-OPUS-MT model:
+It is exported with the tokenizer files it came with. For an OPUS-MT model:
 
 ```python
 source = sentencepiece.SentencePieceProcessor(model_file="de-en-ct2/source.spm")
@@ -350,11 +343,9 @@ tokenizer's `src_lang`, and `forced_bos_token_id` of `generate`.
 
 ### Export and import again
 
-An export to another library records the model under the key `clearhead` of its `config.json`. Importing that directory
-gives the same model: weights bit for bit (CTranslate2 and ONNX: in float32), settings, vocabulary. Changes made in
-between are imported, such as weights trained in transformers; a vocabulary that grew there counts as another library's.
-An imported vocabulary also has `clearhead_vocabulary.json`; if its own files were changed since, these count, and the
-import says so.
+Importing an export gives the same model: weights bit for bit (CTranslate2 and ONNX: in float32), settings,
+vocabulary. Changes made in between are imported, such as weights trained in transformers; a vocabulary that grew
+there counts as another library's.
 
 ## Same translations, measured
 

@@ -29,8 +29,7 @@ _ADAM_SIZE = 0.2
 _ADAM_SHARE = 0.3
 """Factor on the learning rate for the weights that Adam updates.
 
-At Muon's full rate, embeddings keep growing throughout training, and the model becomes overconfident:
-validation BLEU 39.7 after 11,000 steps, 41.3 after half of them (Multi30k).
+At Muon's full rate, embeddings keep growing, and validation BLEU falls from 41.3 to 39.7 in a long run (Multi30k).
 """
 
 # Quintic polynomial that moves every singular value towards 1, quickly rather than exactly (Jordan et al. 2024).
