@@ -101,6 +101,13 @@ class HeadRole:
     sentence: str
 
 
+def clearest_head(roles: Sequence[Sequence[HeadRole]]) -> tuple[int, int]:
+    """Return layer and head with the largest share, preferably of a pattern; the page opens with it (`openingHead`)."""
+    places = [(layer, head) for layer, of_layer in enumerate(roles) for head in range(len(of_layer))]
+    vague = ("mixed", "picks", "spread")
+    return max(places, key=lambda at: (roles[at[0]][at[1]].kind not in vague, roles[at[0]][at[1]].share))
+
+
 def role_rules() -> dict[str, Any]:
     """Return words, bounds and distances of the roles as plain values for JSON, for a page that finds roles itself."""
     bounds = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.head_roles import clearest_head
 from clearhead.inspection.tokens import printable, visible
 
 _MOST_STEPS = 60
@@ -10,7 +11,7 @@ _MOST_FINISHED = 5
 
 
 def summary_lines(explanation: Explanation) -> list[str]:
-    """Return the translation, each step's probability and attention, finished hypotheses, and the sharpest heads."""
+    """Return the translation, each step's probability and attention, finished hypotheses, and the clearest heads."""
     lines = [f"source       {printable(explanation.source)}"]
     if explanation.kind == "encoder":
         shape = explanation.encoder.shape
@@ -63,10 +64,9 @@ def _search_lines(explanation: Explanation) -> list[str]:
 
 
 def _head_lines(explanation: Explanation) -> list[str]:
-    """Return the sharpest head of each attention and its role."""
-    lines = ["", "the sharpest head of each attention (layer.head)"]
-    for name, statistics in explanation.head_statistics.items():
-        peak = statistics["peak"]
-        layer, head = divmod(int(peak.argmax()), peak.shape[1])
-        lines.append(f"  {name} {layer + 1}.{head + 1}: {explanation.head_roles[name][layer][head].sentence}")
+    """Return the clearest head of each attention and its role."""
+    lines = ["", "the clearest head of each attention (layer.head)"]
+    for name, roles in explanation.head_roles.items():
+        layer, head = clearest_head(roles)
+        lines.append(f"  {name} {layer + 1}.{head + 1}: {roles[layer][head].sentence}")
     return lines

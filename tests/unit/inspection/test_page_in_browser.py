@@ -19,6 +19,7 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.inspection.compare import ExplanationComparison, compare
 from clearhead.inspection.explain import explain, with_attribution
 from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.summary import summary_lines
 from clearhead.translation.translator import Translator
 
 MOST_MILLISECONDS = 60_000
@@ -292,10 +293,8 @@ def chosen_link(page: Page) -> str:
 
 
 def test_the_links_are_those_of_the_head_shown_large_and_follow_it(page, explained):
-    title = re.fullmatch(r"Cross-attention, layer (\d), head (\d)", page.locator("#head-title").inner_text())
-    assert chosen_link(page) == f"attention: head {title[2]} of layer {title[1]}"
     columns = [token for word in explained.source_words for token in word.tokens]
-    for layer, head in ((0, 1), (1, 0)):
+    for layer, head in ((1, 0), (0, 1)):
         choose_head(page, "cross", layer, head)
         assert chosen_link(page) == f"attention: head {head + 1} of layer {layer + 1}"
         page.locator("#target-words button").nth(1).focus()
@@ -309,7 +308,17 @@ def test_the_links_are_those_of_the_head_shown_large_and_follow_it(page, explain
             .endswith(f"{explained.source_words[best].text}\u2069” ({share:.0f} %).")
         )
     choose_head(page, "encoder", 0, 0)  # it links no word with a translation
-    assert chosen_link(page) == "attention: head 1 of layer 2, the last one chosen"
+    assert chosen_link(page) == "attention: head 2 of layer 1, the last one chosen"
+
+
+def test_page_opens_with_the_attention_and_the_clearest_head_that_the_summary_names(open_page, explained):
+    for aligning in (AlignmentHead(), AlignmentHead(1)):
+        shown = replace(explained, alignment_head=aligning)
+        summary = "\n".join(summary_lines(shown))
+        page = open_page(shown)
+        assert chosen_link(page) == f"attention: {re.search('where it looks is told by (.*)', summary)[1]}"
+        layer, head = re.search(r"(?s)the clearest head.*  cross (\d)\.(\d)", summary).groups()
+        assert page.locator("#head-title").inner_text() == f"Cross-attention, layer {layer}, head {head}"
 
 
 def test_the_page_opens_with_the_head_that_aligns_words(open_page, explained):

@@ -48,6 +48,8 @@ export function drawAlignment(selection, explanation, attentions) {
     choice.options[0].textContent = isCross ? links[0].title : `${links[0].title}, the last one chosen`;
   };
   followHead();
+  const isMean = explanation.alignment_head.head === null;
+  if (isMean) choice.value = 1; // until a head is chosen
   const shares = () => links[Number(choice.value)].shares;
   const isLink = (row, column) => links[Number(choice.value)].isLink(row, column);
   let pointed = null;
@@ -155,6 +157,7 @@ export function drawAlignment(selection, explanation, attentions) {
   selection.onChange((changed) => {
     if (["attention", "layer", "head"].some((name) => changed.has(name))) {
       followHead();
+      if (isMean && choice.value === "1" && selection.attention === cross) choice.value = 0;
       mark();
     }
     if (!changed.has("step") || byId("alignment").contains(document.activeElement)) return;
@@ -182,11 +185,11 @@ function wordElements(words, isLinked) {
   );
 }
 
-/** Returns what the links may show: the chosen head, the mean of all heads if none was found to align, attribution. */
+/** Returns what the links may show: the chosen head, the mean of heads if none was found to align, attribution. */
 function alignmentsOf(explanation, cross) {
   const { alignment, alignment_head: aligning, attribution } = explanation;
   const found = [headAlignment(explanation, cross, { layer: 0, head: 0 })]; // until a head is chosen
-  if (aligning.layer === null) found.push(alignmentOf(explanation, aligning.name, unpack(alignment), true));
+  if (aligning.head === null) found.push(alignmentOf(explanation, aligning.name, unpack(alignment), true));
   if (attribution !== null) {
     found.push({
       ...alignmentOf(explanation, "", unpack(attribution.integrated_gradients), false),

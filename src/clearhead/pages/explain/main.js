@@ -59,9 +59,9 @@ addEventListener("beforeprint", () => {
 followLinks(drawAll);
 offerTour(selection, attentions, explanation, drawAll);
 
-/** The initially chosen head: the one that was found to align words, otherwise the one with the clearest role. */
+/** The initially chosen head: the one that was found to align words, otherwise the clearest (`clearest_head` in Python). */
 function openingHead({ name, roles }, aligning) {
-  if (name === "cross" && aligning.layer !== null) return { layer: aligning.layer, head: aligning.head };
+  if (name === "cross" && aligning.head !== null) return { layer: aligning.layer, head: aligning.head };
   const heads = roles.flatMap((ofLayer, layer) => ofLayer.map((role, head) => ({ role, layer, head })));
   const clear = heads.filter(({ role }) => !["mixed", "picks", "spread"].includes(role.kind));
   const [{ layer, head }] = (clear.length > 0 ? clear : heads).sort((one, other) => other.role.share - one.role.share);

@@ -39,7 +39,7 @@ function stopsOf(selection, attentions, explanation) {
       at: "alignment",
       title: "Links",
       isThere: attentions[0].name === "cross",
-      see: "The links are the weights of the head that is shown large below; attribution can draw them too. Point at a word to see its own.",
+      see: "The links are the attention that is named above them: the weights of a head, once you choose one. Attribution can draw them too. Point at a word to see its own.",
       choose: () => ({ attention: attentions[0] }),
       look: () => `Writing ${query()}, ${head()} looks at ${key()} with ${wholePercent(row().weights[selection.column])} of its weight.`,
     },
