@@ -107,7 +107,7 @@ def test_missing_training_candidates_are_named_with_pip_install(result, case):
     assert [line for line in result["missing"].values() if "pip install" not in line] == []
 
 
-def test_its_windows_are_the_figures_of_the_page(result, case, load):
+def test_training_tables_hold_the_windows_of_every_candidate(result, case, load):
     [table] = load("run_all").training_tables(result)
     assert table["title"].startswith("Training, toy: 1+2 layers")
     assert table["rows"] == {name: one["windows"] for name, one in case["candidates"].items()}

@@ -115,7 +115,7 @@ def test_pairs_of_a_task(program):
     assert month.isalpha()
 
 
-def test_without_a_mask_it_knows_every_next_word_and_writes_nothing_right(program):
+def test_model_without_the_mask_predicts_next_words_but_writes_no_date_right(program):
     torch.manual_seed(1)
     data = program.Data(program.dates)
     found = program.measure(program.build(program.LEFT_OUT["mask"], len(data.words)), data, 150)

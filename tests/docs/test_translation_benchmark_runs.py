@@ -100,7 +100,7 @@ def test_missing_translation_engines_are_named_with_pip_install(result, beams, r
     assert [line for line in missing.values() if not re.search("pip install|VNNI|AMX", line)] == []
 
 
-def test_its_windows_are_the_figures_of_the_page(result, runs):
+def test_translation_tables_hold_the_windows_of_every_engine(result, runs):
     tables = translation_tables(result)
     assert [table["rows"].keys() for table in tables] == [run_["engines"].keys() for run_ in runs]
     assert all(len(windows) == 2 for table in tables for windows in table["rows"].values())

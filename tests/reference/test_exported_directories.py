@@ -217,7 +217,7 @@ def require_same_scores(directory: Path, settings: dict[str, Any]) -> Bundle:
 
 
 @pytest.mark.parametrize(("end", "is_same"), [(440, True), (441, False), (442, True)])
-def test_a_distance_in_another_row_there_is_foreseen(tmp_path, monkeypatch, end, is_same):
+def test_other_row_finds_distances_that_ctranslate2_puts_into_another_bucket(tmp_path, monkeypatch, end, is_same):
     """With 14 rows that end at 441 CTranslate2 rounds the logarithm of 244 up; another row is another score."""
     assert (other_row(14, end) is None) == is_same
     monkeypatch.setattr(writer, "other_row", lambda buckets, distance: None)
@@ -239,7 +239,7 @@ def test_a_distance_in_another_row_there_is_foreseen(tmp_path, monkeypatch, end,
     assert not differs[:244].any()
 
 
-def test_sinusoids_end_there_where_the_export_says(tmp_path):
+def test_sinusoidal_positions_of_exports_end_at_the_number_in_the_note(tmp_path):
     texts = ["ein Hund rennt", "a dog runs"]
     tokenizer = Tokenizer.train(texts * 9, vocab_size=280)
     sizes = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}

@@ -135,7 +135,7 @@ def require_same_from_everywhere(
 
 
 @pytest.mark.parametrize("name", cases(NAMES, {"m2m100"}))
-def test_transformers_writes_the_same(tuned, exported, name):
+def test_exported_directory_gives_the_same_search_results_in_transformers(tuned, exported, name):
     model, (directory, said) = tuned(name), exported(name, "hf")
     assert "8 sentences have the same tokens, scores and texts in transformers" in said
     case = case_of(model, directory)
@@ -159,7 +159,7 @@ def test_transformers_writes_the_same(tuned, exported, name):
 
 
 @pytest.mark.parametrize("name", cases(NAMES, {"m2m100"}))
-def test_transformers_writes_the_same_if_nothing_is_asked_for(tuned, exported, name):
+def test_generate_with_exported_defaults_equals_our_search(tuned, exported, name):
     model, (directory, _) = tuned(name), exported(name, "hf")
     case = case_of(model, directory)
     language, settings = model.published.target_langs[0], case.model.generation_config
@@ -204,7 +204,7 @@ def encoded_as_documented(model: Tuned, directory: Path, text: str, language: La
 
 
 @pytest.mark.parametrize("name", cases((name for name in NAMES if name not in NOT_IN_CTRANSLATE2), {"marian"}))
-def test_ctranslate2_writes_the_same(tuned, exported, name):
+def test_ctranslate2_search_of_the_export_equals_ours(tuned, exported, name):
     model, (directory, said) = tuned(name), exported(name, "ctranslate2")
     assert "8 sentences: scores differ by" in said
     ours, case = Translator.load(model.path, device="cpu"), case_of(model, model.published.directory)
@@ -240,7 +240,7 @@ def test_ctranslate2_writes_the_same(tuned, exported, name):
 
 
 @pytest.mark.parametrize("name", cases(NAMES, {"marian"}))
-def test_onnx_files_write_the_same(tuned, exported, name):
+def test_search_over_the_exported_onnx_files_equals_ours(tuned, exported, name):
     model, (directory, said) = tuned(name), exported(name, "onnx")
     assert "8 sentences: with the cache and without, scores differ by" in said
     ours = Translator.load(model.path, device="cpu")
@@ -405,7 +405,7 @@ def test_vocabulary_file_changed_after_export_is_read(exported, tmp_path):
     assert found.bundle.tokenizer.source_pieces([values[first]]) == [first]
 
 
-def test_lists_of_another_model_are_refused(exported, tmp_path):
+def test_import_rejects_vocabulary_lists_that_differ_from_the_clearhead_record(exported, tmp_path):
     directory = Path(shutil.copytree(exported("marian", "ctranslate2")[0], tmp_path / "changed"))
     path = directory / "shared_vocabulary.json"
     tokens = json.loads(path.read_text(encoding="utf-8"))
@@ -430,7 +430,7 @@ def test_export_saved_again_by_transformers_imports_as_the_same_model(tuned, exp
         assert encoded == expected.tokenizer.encode_sources(TEXTS, language)
 
 
-def test_words_of_a_toolkit_go_where_a_list_of_words_is_enough(tmp_path):
+def test_word_vocabularies_of_toolkits_export_to_ctranslate2_and_onnx_only(tmp_path):
     (tmp_path / "there").mkdir()
     torch.manual_seed(3)
     of_bart = {"encoder_learned_pos": True, "layernorm_embedding": True, "share_all_embeddings": True}

@@ -330,7 +330,7 @@ def model_file() -> bytes:
         slow(True, "opennmt"),
     ],
 )
-def test_models_of_opennmt_and_fairseq_score_as_there(tmp_path, model_file, positions, pre_norm):
+def test_scores_of_opennmt_and_fairseq_models_equal_those_of_ctranslate2(tmp_path, model_file, positions, pre_norm):
     import sentencepiece
 
     own = sentencepiece.SentencePieceProcessor(model_proto=model_file)
@@ -367,7 +367,7 @@ def test_models_of_opennmt_and_fairseq_score_as_there(tmp_path, model_file, posi
     assert "2 sentences: scores differ by" in (found.prove(sources) or "")
 
 
-def test_a_package_of_argos_translate_scores_as_there(tmp_path, model_file):
+def test_scores_of_an_argos_translate_package_equal_those_of_ctranslate2(tmp_path, model_file):
     import sentencepiece
 
     own = sentencepiece.SentencePieceProcessor(model_proto=model_file)

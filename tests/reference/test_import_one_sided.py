@@ -188,7 +188,7 @@ def test_pairs_that_cannot_be_scored_are_named(our_gpt2):
 
 
 @pytest.mark.parametrize("words", [20, 45])
-def test_a_long_beginning_finds_room_behind_a_long_text(our_gpt2, words):
+def test_gpt2_prefix_longer_than_extra_length_cuts_the_text_before_it(our_gpt2, words):
     translator, prefix = ch.Translator.load(our_gpt2, device="cpu"), " 3" * words
     tokens = len(translator.bundle.tokenizer.encode_prefixes([prefix])[0])
     assert 12 < tokens < 63
@@ -233,7 +233,7 @@ def test_a_bert_gives_the_states_of_every_layer(bert, tmp_path):
         translator.translate(["a"])
 
 
-def test_the_states_of_another_bert_are_a_difference(bert, tmp_path, monkeypatch):
+def test_import_of_bert_fails_if_hidden_states_differ_from_transformers(bert, tmp_path, monkeypatch):
     from clearhead.interop.huggingface import reader
 
     read = reader.read_their_weights
@@ -249,7 +249,7 @@ def test_the_states_of_another_bert_are_a_difference(bert, tmp_path, monkeypatch
     assert json.loads((bert / "config.json").read_text())["model_type"] == "bert"
 
 
-def test_a_decoder_alone_may_write_there_what_it_may_write_here(our_gpt2, tmp_path):
+def test_exported_gpt2_may_write_the_text_piece_used_as_pad_id(our_gpt2, tmp_path):
     """The id used for padding, which GPT-2 lacks, is that of a piece of text."""
     bundle = load_bundle(our_gpt2)
     text = bundle.tokenizer.pieces([bundle.tokenizer.pad_id])[0]

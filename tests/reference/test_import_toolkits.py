@@ -176,7 +176,7 @@ def greedy(toolkit: Toolkit, text: str) -> tuple[str, bool]:
         target.append(best)
 
 
-def test_text_in_text_out(case):
+def test_translations_equal_greedy_search_with_the_toolkit_formulas(case):
     toolkit, ours, *_ = case
     written = set()
     for text in [*toolkit.texts, "wort1 unbekannt wort2"]:
@@ -228,7 +228,7 @@ def test_tables_of_names_are_read_in_both_directions(case):
     assert all(torch.equal(back[name], tensors[name]) for name in tensors)
 
 
-def test_search_is_taken_over_where_a_file_says_how(case):
+def test_import_takes_search_settings_from_toolkit_files_or_toolkit_defaults(case):
     _, ours, *_ = case
     settings, library = ours.bundle.decode, ours.bundle.info["imported_from"]["library"]
     expected = {"JoeyNMT": [(5, 0.8, "gnmt")], "fairseq": [(5, 1.0, "power"), (3, 0.7, "power")]}

@@ -46,7 +46,7 @@ CASES = [("pre", 2, 1, 0.0), ("post", 4, 1, 0.6), ("pre", 5, 3, 0.6), ("post", 3
 
 
 @pytest.mark.parametrize(("norm", "beam_size", "num_best", "alpha"), [*CASES[:2], *(slow(*one) for one in CASES[2:])])
-def test_stopping_early_changes_nothing(model_and_sources, norm, beam_size, num_best, alpha):
+def test_beam_search_that_stops_early_equals_plain_search(model_and_sources, norm, beam_size, num_best, alpha):
     model, sources = model_and_sources(norm)
     settings = {"beam_size": beam_size, "alpha": alpha, "num_best": num_best}
     for source, hypotheses in zip(sources, search(model, sources, **settings), strict=True):
@@ -65,7 +65,7 @@ def test_stopping_early_changes_nothing(model_and_sources, norm, beam_size, num_
         slow("pre", 4, 2, 2.5, compare_at_the_present_length),
     ],
 )
-def test_a_wrong_stopping_rule_would_show(model_and_sources, monkeypatch, norm, beam_size, num_best, alpha, rule):
+def test_wrong_stopping_rule_changes_the_search(model_and_sources, monkeypatch, norm, beam_size, num_best, alpha, rule):
     model, sources = model_and_sources(norm)
     settings = {"beam_size": beam_size, "alpha": alpha, "num_best": num_best}
     right = search(model, sources, **settings)

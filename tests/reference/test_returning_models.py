@@ -270,7 +270,7 @@ def test_clearhead_settings_that_do_not_fit_the_weights_are_not_used(exported, m
     found.prove(SOURCES)
 
 
-def test_a_vocabulary_that_grew_there_is_taken_as_it_is(exported, tmp_path):
+def test_export_with_embeddings_resized_by_transformers_is_imported_as_a_foreign_model(exported, tmp_path):
     _, directory = exported
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(directory)
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
@@ -285,7 +285,7 @@ def test_a_vocabulary_that_grew_there_is_taken_as_it_is(exported, tmp_path):
     found.prove([*SOURCES, "Ein Hund rennt."])
 
 
-def test_a_search_that_was_changed_there_stays_changed(exported, tmp_path):
+def test_changes_of_generation_config_json_after_export_are_imported(exported, tmp_path):
     bundle, directory = exported
     other = Path(shutil.copytree(directory, tmp_path / "there"))
     path = other / "generation_config.json"
@@ -299,7 +299,7 @@ def test_a_search_that_was_changed_there_stays_changed(exported, tmp_path):
     assert import_path(other).bundle.decode == bundle.decode.with_changes(changed)
 
 
-def test_a_vocabulary_that_is_gone_is_named(exported, tmp_path):
+def test_import_names_a_damaged_or_missing_tokenizer_json(exported, tmp_path):
     other = Path(shutil.copytree(exported[1], tmp_path / "there"))
     (other / "tokenizer.json").write_text("{")
     with pytest.raises(ModelError, match=r"tokenizer\.json is damaged"):
@@ -316,7 +316,7 @@ def test_languages_that_are_asked_for_must_be_known(exported):
         import_path(directory, target_lang="xx")
 
 
-def test_without_the_key_ctranslate2s_files_say_the_same_but_what_they_do_not_know(tmp_path, monkeypatch):
+def test_ctranslate2_export_without_the_clearhead_key_imports_the_same_model(tmp_path, monkeypatch):
     monkeypatch.setattr(imported, "can_prove", lambda library="": False)
     expected = make(MODELS["post, as the paper's"])
     save_bundle(tmp_path / "ours", expected)
@@ -409,7 +409,7 @@ def test_onnx_weights_changed_in_both_files_are_imported_as_changed(in_onnx, tmp
     assert "scores differ by" in found.prove(SOURCES)
 
 
-def test_other_onnx_files_are_named(in_onnx, tmp_path):
+def test_import_names_damaged_and_missing_onnx_files(in_onnx, tmp_path):
     bundle, directory = in_onnx
     other = Path(shutil.copytree(directory, tmp_path / "there"))
     (other / "decoder_model.onnx").write_bytes(b"\xff" * 100)

@@ -192,7 +192,7 @@ def test_mistakes_are_named_before_a_model_is_loaded(directory, monkeypatch, tmp
         ch.pipeline("translation", directory, num_beam=3)
 
 
-def test_wrong_texts_are_named(directory):
+def test_pipeline_rejects_texts_and_settings_of_wrong_types(directory):
     pipe = ch.pipeline("translation", Translator.load(directory, device="cpu"))
     for texts in (("a", "b"), {"a": 1}, None, 3):
         with pytest.raises(DataError, match="a pipeline takes a text, a list of texts or a generator, not "):

@@ -390,7 +390,7 @@ def test_different_tensors_cannot_be_averaged(tmp_path, other):
     assert str(tmp_path / "2.safetensors") in message
 
 
-def test_there_must_be_something_to_average():
+def test_average_weights_rejects_no_checkpoints():
     assert "no checkpoints" in message_of(average_weights, [])
 
 

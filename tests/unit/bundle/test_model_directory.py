@@ -98,7 +98,7 @@ def test_another_format_says_which_version_wrote_it_and_what_to_do(model_dir, ve
         ('{"model_type": "clearhead", "format_version": 2, "checksums": {"x": 1}}', "checksums are incomplete"),
     ],
 )
-def test_a_configuration_that_is_none_is_refused(model_dir, text, reason):
+def test_load_bundle_rejects_config_json_that_is_no_configuration(model_dir, text, reason):
     (model_dir / "config.json").write_text(text, encoding="utf-8")
     message = message_of(load_bundle, model_dir)
     assert reason in message

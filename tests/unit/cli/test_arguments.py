@@ -32,7 +32,7 @@ def commands(group=None):
         yield from commands(command) if isinstance(command, typer.core.TyperGroup) else [command]
 
 
-def test_every_output_has_the_same_names():
+def test_every_command_that_writes_names_its_output_option_alike():
     outputs = [
         (one.name, parameter.opts) for one in commands() for parameter in one.params if {*parameter.opts} & {*OUTPUT}
     ]

@@ -28,7 +28,7 @@ def test_the_last_checkpoints_become_a_model(finished_run, tmp_path, capsys):
     assert clearhead("verify", output) == 0
 
 
-def test_without_a_number_the_run_decides(finished_run, tmp_path, capsys):
+def test_average_without_last_averages_as_many_checkpoints_as_the_run(finished_run, tmp_path, capsys):
     assert clearhead("average", finished_run, "-o", tmp_path / "model") == 0
     assert "averaged step-00000020, step-00000030, step-00000040" in capsys.readouterr().err
 
@@ -77,7 +77,7 @@ def test_a_damaged_model_can_be_replaced(finished_run, tmp_path, capsys):
         (["RUN", "--device", "gpu"], "unknown device 'gpu'"),
     ],
 )
-def test_a_mistake_gets_one_line_and_leaves_nothing(finished_run, tmp_path, capsys, arguments, message):
+def test_average_errors_are_one_line_and_write_no_model(finished_run, tmp_path, capsys, arguments, message):
     output = tmp_path / "model"
     arguments = [argument.replace("RUN", str(finished_run)) for argument in arguments]
     assert clearhead("average", *arguments, "-o", output) == 1

@@ -101,7 +101,7 @@ def test_leakage_is_looked_for_in_every_split(run_command, tsv, write_lines):
     assert {one["name"]: one["count"] for one in swapped["findings"]}["leakage"] == 2
 
 
-def test_the_page_is_a_file_of_its_own(run_command, tsv, tmp_path):
+def test_check_writes_its_page_to_html_files_only(run_command, tsv, tmp_path):
     page = tmp_path / "page.html"
     assert run_command(check, tsv, "-o", page).exit_code == 0
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -116,7 +116,7 @@ def rows_of(path):
         return list(csv.DictReader(file, delimiter="\t"))
 
 
-def test_every_row_of_every_finding_is_listed(run_command, write_lines, tmp_path):
+def test_check_with_all_lists_every_row_of_every_finding(run_command, write_lines, tmp_path):
     path = write_lines("p.tsv", *(f"Hund {n}\tdog {n}" for n in range(60)), *['Hund "7\tdog\u00ad 7'] * 9, "Ei\t")
     out = tmp_path / "all.tsv"
     run_command(check, path, "--all", out)
@@ -313,7 +313,7 @@ def test_clean_reads_standard_input_and_does_what_is_asked(run_command, tmp_path
     assert [row["origin"] for row in rows] == ["-:3", "-:4", "-:5"]
 
 
-def test_clean_refuses_before_it_begins(run_command, tsv, tmp_path):
+def test_clean_rejects_unknown_kinds_formats_and_outputs_before_writing(run_command, tsv, tmp_path):
     out, rejected = tmp_path / "out.tsv", tmp_path / "rejected.tsv"
     for flags, words in {
         ("--fix", "empty"): "--fix: there is no 'empty'; choose from mojibake, entities, swapped, shifted, or none",
@@ -349,7 +349,7 @@ def test_clean_on_a_full_disk_names_the_file_and_writes_no_output(run_command, w
     assert not out.exists()
 
 
-def test_the_commands_are_a_group(tsv, capsys):
+def test_stats_check_and_convert_are_commands_of_corpus(tsv, capsys):
     assert clearhead("corpus", "stats", tsv) == 0
     assert "200 rows read" in capsys.readouterr().out
     assert clearhead("corpus", "check", "nowhere.tsv") == 1

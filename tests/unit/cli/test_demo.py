@@ -69,7 +69,7 @@ def test_demo_makes_the_same_number_of_steps_on_every_machine(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("smaller")
-def test_a_directory_of_somebody_else_is_left_as_it_is(tmp_path, capsys):
+def test_demo_rejects_and_keeps_a_directory_that_is_not_a_run(tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("precious")
     assert clearhead("demo", "--out", tmp_path) == 1
     assert "is not empty and is not a run (it holds thesis.txt)" in capsys.readouterr().err

@@ -61,7 +61,7 @@ def test_json_is_one_object_with_exactly_the_promised_keys(run_command, test_set
     assert found["bleu_signature"].startswith("nrefs:1|case:mixed")
 
 
-def test_the_table_says_the_same_as_json(run_command, test_set):
+def test_evaluate_table_shows_the_values_of_json(run_command, test_set):
     model, files, *_ = test_set
     found = json.loads(run_command(evaluate, model, *files, "--json").stdout)
     lines = run_command(evaluate, model, *files).stdout.splitlines()
@@ -75,7 +75,7 @@ def test_the_table_says_the_same_as_json(run_command, test_set):
     assert len(lines) == 7
 
 
-def test_another_model_is_compared(run_command, test_set, make_model_dir):
+def test_evaluate_compare_scores_both_models(run_command, test_set, make_model_dir):
     model, files, *_ = test_set
     other = make_model_dir("other", seed=11)
     found = json.loads(run_command(evaluate, model, *files, "--json", "--compare", other).stdout)
@@ -118,7 +118,7 @@ def test_the_translations_are_written_line_by_line(run_command, test_set, tmp_pa
     assert "BLEU" in result.stdout
 
 
-def test_the_beam_is_the_one_asked_for(run_command, test_set, tmp_path, sentences):
+def test_evaluate_translates_with_the_beam_option(run_command, test_set, tmp_path, sentences):
     model, files, texts, _ = test_set
     run_command(evaluate, model, *files, "--beam", 1, "-o", tmp_path / "out.txt")
     greedy = [translation.text for translation in Translator.load(model).translate(sentences, beam_size=1)]
@@ -152,7 +152,7 @@ def test_an_unknown_tag_is_named(run_command, make_model_dir, write_lines):
         run_command(evaluate, make_model_dir(language_tags=("de", "fr")), *files)
 
 
-def test_mistakes_are_named(run_command, make_model_dir, write_lines, tmp_path):
+def test_evaluate_rejects_unusable_files_and_contradicting_options(run_command, make_model_dir, write_lines, tmp_path):
     model, one, two = make_model_dir(), write_lines("one", "x"), write_lines("two", "x", "y")
     with pytest.raises(DataError, match=r"one has 1 lines but .*two has 2"):
         run_command(evaluate, model, "--source", one, "--reference", two)
@@ -248,7 +248,7 @@ def test_evaluate_rejects_a_pairs_row_without_a_tab(run_command, make_model_dir,
         run_command(evaluate, make_model_dir(), "--pairs", pairs)
 
 
-def test_translations_made_elsewhere_are_judged_alike(run_command, test_set, write_lines, tmp_path):
+def test_evaluate_hypothesis_scores_given_translations_as_the_models_own(run_command, test_set, write_lines, tmp_path):
     model, files, texts, references = test_set
     hypotheses = write_lines("hypotheses", *texts)
     expected = json.loads(run_command(evaluate, model, *files, "--json").stdout)
@@ -366,7 +366,7 @@ def test_scores_of_an_earlier_model_are_not_those_of_the_published(run_and_files
     assert "<dt>BLEU, test: &lt;b&gt;.de</dt><dd>31.2</dd>" in evaluations(run, "before")
 
 
-def test_a_line_that_was_cut_off_costs_no_other(run_command, run_and_files):
+def test_cut_off_line_of_evaluations_jsonl_does_not_damage_the_next(run_command, run_and_files):
     run, files = run_and_files
     (run / "evaluations.jsonl").write_text('{"date"')
     run_command(evaluate, run, *files)

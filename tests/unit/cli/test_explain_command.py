@@ -36,7 +36,7 @@ def test_without_a_file_it_is_a_summary(run_command, model):
     assert "cross 1." in out
 
 
-def test_json_holds_what_each_word_did(run_command, model):
+def test_explain_json_holds_the_attribution_of_each_word(run_command, model):
     values = json.loads(run_command(explain, model, TEXT, "--format", "json", "--target", "A dog.").stdout)
     assert values["translation"] == "A dog."
     assert values["is_given"]
@@ -47,7 +47,7 @@ def test_json_holds_what_each_word_did(run_command, model):
 @pytest.mark.parametrize(
     ("name", "beginning"), [("p.html", b"<!doctype html>"), ("p.json", b"{"), ("P.SVG", b"<?xml"), ("p.txt", b"source")]
 )
-def test_the_name_of_the_file_says_what_it_is(run_command, model, tmp_path, name, beginning):
+def test_explain_chooses_the_format_by_the_extension(run_command, model, tmp_path, name, beginning):
     if name == "P.SVG":
         pytest.importorskip("matplotlib")
     (tmp_path / name).write_text("older", encoding="utf-8")
@@ -106,7 +106,7 @@ def test_two_sentences_and_two_models_are_compared(run_command, model, make_mode
         *(slow("👩‍👩‍👧 犬が走る שלום \u0301"), slow("\U000f0000 </s> <pad>")),
     ],
 )
-def test_any_text_is_explained_as_text(run_command, model, tmp_path, text):
+def test_explain_escapes_markup_in_the_text(run_command, model, tmp_path, text):
     values = json.loads(run_command(explain, model, text, "--format", "json").stdout)
     assert values["source"] == text
     run_command(explain, model, text, "-o", tmp_path / "p.html")

@@ -31,7 +31,7 @@ def uncompared(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_their_library")
-def test_a_directory_of_theirs_is_written(make_model_dir, tmp_path, run_command):
+def test_export_to_hf_writes_a_pegasus_model_and_names_the_differences(make_model_dir, tmp_path, run_command):
     model = make_model_dir(language_tags=("de", "fr"), decode={"beam_size": 3, "length_penalty": 0.4})
     output = tmp_path / "theirs"
     said = run_command(export, model, "-o", output, "--to", "hf")
@@ -52,7 +52,7 @@ def test_a_directory_of_theirs_is_written(make_model_dir, tmp_path, run_command)
 
 
 @pytest.mark.parametrize(("beam_size", "early_stopping"), [(1, False), (2, "never")])
-def test_their_greedy_search_is_not_asked_how_beams_stop(make_bundle, tmp_path, monkeypatch, beam_size, early_stopping):
+def test_export_sets_early_stopping_for_beams_only(make_bundle, tmp_path, monkeypatch, beam_size, early_stopping):
     monkeypatch.setattr(imported, "can_prove", lambda: False)
     exports.export_directory(make_bundle(decode={"beam_size": beam_size}), tmp_path / "theirs", "hf", [])
     generation = json.loads((tmp_path / "theirs" / "generation_config.json").read_text())
@@ -242,7 +242,7 @@ def test_a_path_created_during_an_export_is_not_replaced(make_model_dir, tmp_pat
 
 
 @pytest.mark.parametrize("to", ["hf", "ctranslate2", "onnx"])
-def test_a_comparison_of_no_sentences_is_called_none(make_bundle, tmp_path, monkeypatch, to):
+def test_export_directory_says_so_if_there_are_no_sentences_to_compare(make_bundle, tmp_path, monkeypatch, to):
     monkeypatch.setattr(imported, "can_prove", lambda: True)
     _, compared, _ = exports.export_directory(make_bundle(), tmp_path / "theirs", to, [])
     assert compared == "not compared: the vocabulary has no words to make sentences of"
@@ -349,7 +349,7 @@ def test_onnx_export_of_a_model_unknown_to_transformers_prints_a_note(make_model
     assert json.loads((tmp_path / "theirs" / "config.json").read_text())["model_type"] == "marian"
 
 
-def test_onnx_files_that_say_something_else_are_not_written(make_model_dir, tmp_path, run_command, monkeypatch):
+def test_onnx_export_with_wrong_scores_is_not_written(make_model_dir, tmp_path, run_command, monkeypatch):
     model, norm = make_model_dir(), onnx_graph.Graph.norm
     monkeypatch.setattr(
         onnx_graph.Graph, "norm", lambda graph, x, ours: graph.op("Mul", norm(graph, x, ours), np.float32(1.1))

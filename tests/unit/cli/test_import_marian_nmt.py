@@ -181,7 +181,7 @@ def without_a_model(directory: Path) -> None:
     (directory / "target.spm").unlink()
 
 
-def test_a_directory_becomes_a_model_of_ours(directory, tmp_path, run_command):
+def test_import_of_a_marian_directory_writes_a_model(directory, tmp_path, run_command):
     search(word_penalty=0.3)(directory)
     (directory / "README.md").write_text("# The original's card\n")
     output = tmp_path / "ours"
@@ -197,7 +197,7 @@ def test_a_directory_becomes_a_model_of_ours(directory, tmp_path, run_command):
     assert len(run_command(translate, output, stdin="ein Hund\n\nzwei\n").stdout.splitlines()) == 3
 
 
-def test_without_decoder_yml_the_file_says_what_there_is(directory):
+def test_marian_import_without_decoder_yml_uses_defaults_and_the_vocabulary_beside_it(directory):
     (directory / "decoder.yml").unlink()
     bundle = import_path(directory).bundle
     assert (bundle.decode.beam_size, bundle.decode.length_penalty) == (12, 0.0)  # of marian-decoder

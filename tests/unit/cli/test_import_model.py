@@ -104,7 +104,7 @@ def published_t5(tmp_path_factory) -> Path:
 
 
 @pytest.mark.usefixtures("without_their_library")
-def test_a_published_directory_becomes_a_model_of_ours(directory, tmp_path, run_command):
+def test_import_of_a_published_directory_writes_a_model(directory, tmp_path, run_command):
     output = tmp_path / "one of ours"
     (directory / "tokenizer_config.json").write_text('{"source_lang": "nl", "target_lang": "fr"}')
     said = run_command(import_model, directory, "-o", output)

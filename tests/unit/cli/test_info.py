@@ -118,7 +118,7 @@ def test_info_shows_the_kind_of_tokenizer(run_command, make_model_dir, kind):
     assert found["tokenizer"]["kind"] == kind
 
 
-def test_text_shows_every_fact_where_it_belongs(run_command, make_model_dir):
+def test_info_with_all_prints_nested_facts_indented(run_command, make_model_dir):
     lines = run_command(info, make_model_dir(info=MADE), "--all").stdout.splitlines()
     made = lines[lines.index("made:") :]
     assert made == [
@@ -174,7 +174,7 @@ def test_info_of_a_run_prints_eight_lines(run_command, run_dir, make_model_dir, 
     ]
 
 
-def test_of_many_languages_a_few_are_named(run_command, make_model_dir):
+def test_info_names_the_first_12_languages(run_command, make_model_dir):
     languages = [f"{first}{second}" for first in "abcd" for second in "efghi"]
     directory = make_model_dir(language_tags=languages)
     [line] = [line for line in run_command(info, directory).stdout.splitlines() if line.startswith("languages: ")]
@@ -210,7 +210,7 @@ def test_a_terminal_gets_a_table_with_the_same_words(make_model_dir, monkeypatch
     assert "made:" not in shown
 
 
-def test_a_terminal_gets_what_matters_as_a_table(make_model_dir, monkeypatch, capsys):
+def test_info_on_a_terminal_leaves_out_model_settings(make_model_dir, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     info(make_model_dir(info=MADE), everything=False, as_json=False)
     shown = capsys.readouterr().out
@@ -271,7 +271,7 @@ def test_info_reports_damaged_checkpoints(run_command, run_dir):
     assert "all 2 checkpoints" in result.stderr
 
 
-def test_mistakes_are_named(run_command, tmp_path, make_model_dir, run_dir):
+def test_info_rejects_missing_and_damaged_models_and_runs(run_command, tmp_path, make_model_dir, run_dir):
     with pytest.raises(ModelError, match="there is no such directory"):
         run_command(info, tmp_path / "nowhere")
     with pytest.raises(ModelError, match=r"holds no config\.json"):

@@ -116,7 +116,7 @@ def test_a_closed_standard_input_is_one_line():
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{CANNOT_READ}\n")
 
 
-def test_streams_that_are_not_needed_may_be_closed(pairs, tmp_path):
+def test_convert_to_a_file_works_with_closed_standard_streams(pairs, tmp_path):
     output = tmp_path / "out.jsonl"
     done = clearhead_with_closed("0,1,2", "corpus", "convert", pairs, output)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -168,7 +168,7 @@ def test_closed_stdout_or_stderr_keeps_the_exit_status(gone, arguments, code):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the device that is always full")
-def test_a_full_standard_error_stops_no_work(pairs, tmp_path, capsys):
+def test_convert_ends_well_if_stderr_is_full(pairs, tmp_path, capsys):
     command = [sys.executable, "-m", "clearhead", "corpus", "convert", str(pairs), str(tmp_path / "out.jsonl")]
     clearhead(*command[3:])
     said = capsys.readouterr().err

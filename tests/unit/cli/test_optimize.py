@@ -171,7 +171,7 @@ def test_optimize_with_language_tags_needs_target_lang(run_command, make_model_d
     run_command(translate, model, text[1], "--shortlist", "--target-lang", "de")
 
 
-def test_text_it_cannot_learn_from_is_refused(run_command, make_model_dir, write_lines, text, tmp_path):
+def test_optimize_rejects_missing_unequal_and_blank_text(run_command, make_model_dir, write_lines, text, tmp_path):
     model = make_model_dir()
     with pytest.raises(DataError, match="nowhere: there is no such file"):
         run_command(optimize, model, "--source", tmp_path / "nowhere", "--target", text[3])

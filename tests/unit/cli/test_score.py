@@ -78,7 +78,7 @@ def test_a_pair_too_long_to_score_is_named(run_command, make_model_dir, write_li
         run_command(score, model, *files)
 
 
-def test_the_batches_change_nothing(run_command, make_model_dir, write_lines, sentences):
+def test_score_output_does_not_depend_on_batch_tokens(run_command, make_model_dir, write_lines, sentences):
     model = make_model_dir()
     files = ["--source", write_lines("a", *sentences), "--target", write_lines("b", *reversed(sentences))]
     small, large = (run_command(score, model, *files, "--batch-tokens", n).stdout for n in (1, 9_999))

@@ -66,7 +66,7 @@ def test_idle_options_are_refused(run_command, model, write_lines, tmp_path, opt
         ("a.txt/pairs.tsv", DataError, "a.txt is not a directory that may be changed"),
     ],
 )
-def test_mistakes_are_named_before_anything_is_read(run_command, model, write_lines, tmp_path, output, error, message):
+def test_distill_rejects_unusable_files(run_command, model, write_lines, tmp_path, output, error, message):
     with pytest.raises(error, match=message):
         run_command(distill, model, write_lines("a.txt", "Ein Hund."), "-o", tmp_path / output)
     with pytest.raises(DataError, match="there is no such file"):

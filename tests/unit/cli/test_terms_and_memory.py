@@ -186,7 +186,7 @@ def test_translate_rejects_invalid_terms_and_memory_options(run_command, model, 
         run_command(translate, model, "text.txt", *arguments)
 
 
-def test_a_bad_row_is_named(run_command, model):
+def test_translate_names_the_line_of_a_terms_file_without_a_tab(run_command, model):
     Path("bad.tsv").write_text("a\tb\nc\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"bad.tsv:2: no tab"):
         run_command(translate, model, "text.txt", "--terms", "bad.tsv")

@@ -395,7 +395,7 @@ def test_train_rejects_an_unavailable_device(tmp_path, pairs, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_run_must_be_named(pairs, capsys):
+def test_train_without_out_is_rejected(pairs, capsys):
     assert clearhead("train", "--pairs", pairs) == 1
     assert capsys.readouterr().err.startswith("clearhead: name the run directory: --out RUN")
 

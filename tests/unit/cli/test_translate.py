@@ -77,7 +77,7 @@ def test_standard_input_is_read_by_default_and_by_its_name(run_command, make_mod
     assert run_command(translate, model, "-", stdin=text).stdout == from_file
 
 
-def test_the_chunks_change_nothing(run_command, make_model_dir, write_lines, monkeypatch):
+def test_translate_output_does_not_depend_on_the_chunk_size(run_command, make_model_dir, write_lines, monkeypatch):
     model, source = make_model_dir(), write_lines("in.txt", *ODD_LINES, *ODD_LINES[::-1])
 
     def output():
@@ -118,7 +118,7 @@ def test_translations_are_out_before_the_next_chunk_is_read(run_command, make_mo
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_lines_of_a_terminal_are_typed(monkeypatch, is_terminal):
+def test_is_typed_is_true_for_standard_input_from_a_terminal(monkeypatch, is_terminal):
     stdin = io.StringIO("a")
     monkeypatch.setattr(stdin, "isatty", lambda: is_terminal, raising=False)
     monkeypatch.setattr("sys.stdin", stdin)
@@ -577,7 +577,7 @@ def test_options_that_contradict_mbr_are_refused(run_command, make_model_dir, wr
 # Diversity
 
 
-def test_the_n_best_differ_as_asked(run_command, make_model_dir, write_lines):
+def test_diversity_option_gives_the_alternatives_of_translate(run_command, make_model_dir, write_lines):
     model, source = make_model_dir(), write_lines("in.txt", "Ein Hund.", "Zwei Männer sitzen.")
     given = ["--nbest", 3, "--beam", 4, "--format", "jsonl"]
     plain, none, diverse = (
@@ -602,6 +602,6 @@ def test_the_n_best_differ_as_asked(run_command, make_model_dir, write_lines):
         (["--diversity", -1, "--nbest", 2], r"diversity \(-1.0\) must be at least 0"),
     ],
 )
-def test_diversity_that_means_nothing_is_refused(run_command, make_model_dir, write_lines, options, message):
+def test_translate_rejects_invalid_uses_of_diversity(run_command, make_model_dir, write_lines, options, message):
     with pytest.raises(ConfigError, match=message):
         run_command(translate, make_model_dir(), write_lines("in.txt", "x"), *options)

@@ -146,7 +146,7 @@ def test_json_example_of_the_page_is_the_output_of_translate(run_command, model,
     assert not {*fields} - segment.keys()
 
 
-def test_the_model_itself_translates_a_document(run_command, model, files):
+def test_translate_writes_the_models_translations_into_a_json_document(run_command, model, files):
     Path("a.json").write_text('["Ein Hund.", {"a": "Zwei Männer sitzen.", "b": 7}]', encoding="utf-8")
     expected = [
         one.text for one in Translator.load(model).translate(["Ein Hund.", "Zwei Männer sitzen."], one_line=True)

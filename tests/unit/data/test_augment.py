@@ -85,7 +85,7 @@ def test_only_pairs_that_end_as_sentences_are_altered():
         ("another number", ("Es kostet 1.000 Euro.", "It costs 1,000 euros."), None),
     ],
 )
-def test_each_alteration(kind, before, after):
+def test_each_alteration_of_a_pair_gives_the_expected_pair(kind, before, after):
     _, alter = augment._ALTERATIONS[kind]
     [pair] = pairs_of(before)
     found = alter(pair, random.Random(5))

@@ -107,7 +107,7 @@ def test_a_full_date_is_written_as_each_language_writes_it(code, text):
         ("languages", ("fr", "ja", "en"), "ja", "フランス語、日本語、英語"),
     ],
 )
-def test_known_renderings(kind, value, code, text):
+def test_write_renders_known_values_in_each_locale(kind, value, code, text):
     assert write(kind, value, code) == text
 
 

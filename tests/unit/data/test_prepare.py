@@ -410,7 +410,7 @@ def test_another_number_makes_no_text_that_is_validated_on(tmp_path, is_given):
     assert {*texts_of(prepared.valid)}.isdisjoint(texts_of(prepared.train))
 
 
-def test_the_report_says_what_the_training_lines_were_like(tmp_path):
+def test_report_has_the_line_statistics_of_the_training_text(tmp_path):
     texts = [(f"<2de> Am 3. Mai {source} da. Und {source} dort.", f"{target}.") for source, target in sentences(300)]
     config = config_of(
         pairs=[write_tsv(tmp_path / "p.tsv", texts)],

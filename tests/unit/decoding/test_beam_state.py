@@ -207,7 +207,7 @@ def test_dropping_hopeless_hypotheses_changes_nothing(
     assert with_dropping < sum(rows_computed)
 
 
-def test_dropping_too_many_would_show(make_ending_model, make_sources, form, with_penalty_of_the_longest):
+def test_too_small_penalty_bounds_change_the_search(make_ending_model, make_sources, form, with_penalty_of_the_longest):
     packed, sources = form(make_ending_model()), make_sources(LENGTHS)
     config = DecodeConfig(beam_size=5, length_penalty=1.0)
     found = find(packed, sources, LIMITS, config, 3)
@@ -279,7 +279,7 @@ def test_weights_that_are_no_numbers_are_named(make_model, make_sources, form):
 @pytest.mark.parametrize(
     "settings", [{"sampling": Sampling()}, {"diversity": 0.5}], ids=lambda settings: next(iter(settings))
 )
-def test_they_are_named_by_the_searches_that_need_all_probabilities_as_well(make_model, make_sources, form, settings):
+def test_nan_weights_are_an_error_of_searches_that_need_all_probabilities(make_model, make_sources, form, settings):
     model = make_model(**WIDTHS[form])
     model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
     options = SearchOptions(DecodeConfig(beam_size=3), num_best=2, **settings)

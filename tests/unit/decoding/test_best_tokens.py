@@ -14,7 +14,7 @@ def best_by_hand(row, count):
 
 
 @pytest.mark.parametrize("vocab_size", [1, 31, BLOCK, BLOCK + 1, 307, 1_001])
-def test_they_are_the_first_when_all_are_sorted(vocab_size):
+def test_best_tokens_are_the_first_of_a_stable_sort(vocab_size):
     random = np.random.default_rng(vocab_size)
     scattered = random.standard_normal((5, vocab_size))
     together = np.arange(vocab_size)[None]  # the best all in one block

@@ -171,7 +171,7 @@ def test_every_engine_finds_the_terms_whatever_is_beside_a_sentence(make_ending_
         assert [one.tokens for one in alone] == [one.tokens for one in hypotheses]
 
 
-def test_weights_that_are_no_numbers_are_named_by_this_search_as_well(make_ending_model, form):
+def test_nan_weights_are_an_error_of_searches_with_required_terms(make_ending_model, form):
     model = make_ending_model(vocab_size=8)
     model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
     options = SearchOptions(DecodeConfig(beam_size=3))

@@ -80,19 +80,19 @@ def test_decoder_only_prefix_follows_the_prompt(model):
 
 
 @pytest.mark.parametrize("token", [0, 1])
-def test_ids_that_pad_and_start_elsewhere_may_be_written(make_sharp_model, token):
+def test_decoder_only_models_may_write_pad_id_and_bos_id(make_sharp_model, token):
     model = make_sharp_model(num_encoder_layers=0, output_bias=True, bos_id=1)
     model.output_proj.bias[token] = 60.0
     [[found]] = decode(model, [[7]], SearchOptions(DecodeConfig(beam_size=1, extra_length=3)))
     assert found.tokens == (token, token, 2)
 
 
-def test_the_compiled_core_leaves_it_to_pytorch(model):
+def test_decoder_only_models_get_the_pytorch_engine(model):
     assert not NativeEngine.supports(model, "fp32")
     assert isinstance(make_engine(model), PyTorchEngine)
 
 
-def test_the_text_and_what_is_written_share_the_positions(make_sharp_model):
+def test_decoder_only_prompt_and_output_share_max_positions(make_sharp_model):
     model = make_sharp_model(num_encoder_layers=0, positions="learned", max_positions=16, bos_id=2, eos_id=2)
     config = DecodeConfig(extra_length=5)
     prompts = [list(range(3, 23)), [8, 9]]

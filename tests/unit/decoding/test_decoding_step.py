@@ -13,7 +13,7 @@ ENDING = np.arange(37) == 2
 """A mask under which nothing but the end may come."""
 
 
-def test_the_shorter_ones_are_padded_at_the_end():
+def test_pad_batch_pads_shorter_rows_at_the_end():
     assert pad_batch([[5, 2], [7, 11, 13, 2], [2]], 0).tolist() == [[5, 2, 0, 0], [7, 11, 13, 2], [2, 0, 0, 0]]
 
 

@@ -138,7 +138,7 @@ def test_impossible_searches_are_refused(settings, message):
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
-def test_a_lack_of_memory_becomes_advice(make_model, make_sources, monkeypatch, error):
+def test_memory_errors_of_the_pytorch_engine_advise_fewer_batch_tokens(make_model, make_sources, monkeypatch, error):
     def fail(*_):
         raise error
 

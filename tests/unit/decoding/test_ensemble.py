@@ -87,7 +87,7 @@ def test_ensemble_beam_search_finds_the_best_of_all_possible_translations(make_m
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_mean_is_over_probabilities_also_of_what_is_impossible_and_of_what_exp_rounds_to_zero(dtype):
+def test_ensemble_log_probs_are_those_of_mean_probabilities_also_if_infinite_or_below_exp_range(dtype):
     impossible = -np.inf
     members = np.array(
         [

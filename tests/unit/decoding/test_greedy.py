@@ -38,7 +38,7 @@ def test_greedy_search_equals_beam_search_of_size_one(make_sharp_model, make_sou
     assert [hypothesis.tokens for hypothesis in greedy] == [hypotheses[0].tokens for hypotheses in beam]
 
 
-def test_its_score_is_what_scoring_gives(make_sharp_model, make_sources):
+def test_greedy_log_prob_equals_the_sum_of_token_log_probs(make_sharp_model, make_sources):
     model, sources = make_sharp_model(), make_sources((7, 2, 13, 3, 5))
     found = greedy_search(model, sources, max_lengths=[11] * 5)
     scores = token_log_probs(model, sources, [list(h.tokens) for h in found]).sum(dim=-1).tolist()

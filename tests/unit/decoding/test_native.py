@@ -558,7 +558,7 @@ def test_recorded_attention_beyond_source_and_target_length_stays_zero(make_mode
 @pytest.mark.parametrize(
     ("sources", "targets"), [([[4, 2]], [[5, 2]] * 2), ([[]], [[5, 2]]), ([[4, 2]], [[]]), ([[4, 2]] * 2, [[5, 2]])]
 )
-def test_attention_of_what_does_not_pair_up_is_refused(make_model, sources, targets):
+def test_cross_attention_rejects_unpaired_or_endless_sources_and_targets(make_model, sources, targets):
     with pytest.raises(ValueError, match="every target needs a source, and each of them its end token"):
         NativeEngine(make_model(**WIDTHS)).cross_attention(sources, targets)
 
@@ -665,7 +665,7 @@ def test_a_shortlist_that_allows_everything_changes_nothing(
         (1025, 513, 300, {}),
     ],
 )
-def test_with_a_shortlist_it_finds_what_the_form_in_pytorch_finds(
+def test_native_search_with_a_shortlist_equals_pytorch_search(
     make_sharp_model, beam_size, vocab_size, num_common, width, settings
 ):
     model = make_sharp_model(**WIDTHS, vocab_size=vocab_size, **settings)
@@ -726,7 +726,7 @@ def without_core(monkeypatch):
     ],
     ids=described,
 )
-def test_widths_that_it_has_no_room_for_are_left_to_pytorch(make_sharp_model, settings):
+def test_models_too_wide_for_the_core_get_the_pytorch_engine(make_sharp_model, settings):
     model = make_sharp_model(**{**WIDTHS, **settings})
     assert not NativeEngine.supports(model, "fp32")
     packed, sources, config = make_engine(model), draw(model.config, LENGTHS), DecodeConfig(beam_size=3)
@@ -754,7 +754,7 @@ def test_8_bits_take_wider_blocks(make_model, settings):
     assert isinstance(make_engine(model, "int8"), PyTorchEngine)
 
 
-def test_on_another_processor_pytorch_finds_the_same(make_sharp_model, without_core):
+def test_without_the_compiled_core_pytorch_finds_the_same_hypotheses(make_sharp_model, without_core):
     model = make_sharp_model(**WIDTHS)
     sources, options = draw(model.config, LENGTHS), SearchOptions(DecodeConfig(beam_size=3, extra_length=5), num_best=3)
     found = decode(model, sources, options)
@@ -812,13 +812,13 @@ def test_slots_spent_adds_up_the_time_of_each_part(make_model):
 
 
 @pytest.mark.parametrize("shape", [[2**60], [2**40, 2**40]])
-def test_memory_that_there_is_not_is_a_memory_error(shape):
+def test_uninitialized_raises_memory_error_for_impossible_shapes(shape):
     with pytest.raises(MemoryError):
         uninitialized(shape)
 
 
 @pytest.mark.parametrize("num_sentences", [1, 3])
-def test_a_lack_of_memory_becomes_advice(make_model, num_sentences):
+def test_memory_errors_of_the_native_engine_advise_fewer_batch_tokens(make_model, num_sentences):
     model = make_model(**WIDTHS)
     before = torch.get_num_threads()
     # No setting can be so large; a memory as small as that is hard to come by.

@@ -202,7 +202,7 @@ def written(source, limit=99, prefix=NO_PREFIX, *, end_loops=True, follower=CYCL
         ([3, 4, 3, 4, 3, 4, 3, 4, END], 39),  # more than twelve times
     ],
 )
-def test_a_loop_ends_as_soon_as_it_is_one(source, num_tokens):
+def test_search_ends_at_the_token_that_makes_a_loop(source, num_tokens):
     found = written(source)
     assert found.tokens == (*([5, 7, 9] * 13)[:num_tokens], END)
     assert found.was_ended
@@ -428,7 +428,7 @@ def test_a_call_begins_no_step_after_its_time(monkeypatch):
         assert active[0].struct.length == length
 
 
-def test_new_cancelled_and_stopped_sentences_are_such_changes():
+def test_add_withdraw_and_stop_count_as_changes_of_the_queue():
     waiting = SentenceQueue()
     counts = [int(waiting.changes[0])]
     waiting.add([Sentence(0, [3, END], 9), Sentence(1, [3, END], 9)])

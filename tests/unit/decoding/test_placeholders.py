@@ -86,7 +86,7 @@ def assert_kept(source, tokens):
 
 
 @pytest.mark.parametrize("settings", [{"beam_size": 1}, {"beam_size": 3}])
-def test_every_form_writes_them_and_finds_what_the_plain_one_finds(make_ending_model, form, settings):
+def test_every_engine_keeps_placeholders_and_equals_the_plain_search(make_ending_model, form, settings):
     model, config = make_ending_model(vocab_size=VOCABULARY, num_placeholders=32), DecodeConfig(**settings)
     expected = find_plainly(model, SOURCES, LIMITS, config)
     assert_same(find(form(model), SOURCES, LIMITS, config), expected)
@@ -95,7 +95,7 @@ def test_every_form_writes_them_and_finds_what_the_plain_one_finds(make_ending_m
             assert_kept(source, hypothesis.tokens)
 
 
-def test_samples_and_diverse_hypotheses_have_them_too(make_ending_model, form):
+def test_samples_and_diverse_hypotheses_keep_all_placeholders(make_ending_model, form):
     model = make_ending_model(vocab_size=VOCABULARY, num_placeholders=32)
     for options in (
         SearchOptions(DecodeConfig(), 3, Sampling(seed=3)),

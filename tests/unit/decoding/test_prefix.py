@@ -66,7 +66,7 @@ def test_end_token_is_forced_at_max_length():
 
 
 @pytest.mark.parametrize("beam_size", [2, 4])
-def test_a_search_finds_the_best_that_fits(make_ending_model, make_sources, form, plain_beam_search, beam_size):
+def test_search_with_prefixes_equals_plain_search(make_ending_model, make_sources, form, plain_beam_search, beam_size):
     model, sources = make_ending_model(), make_sources(LENGTHS)
     settings = {"beam_size": beam_size, "alpha": 0.6, "num_best": 2}
     config = DecodeConfig(beam_size=beam_size, batch_tokens=60)
@@ -103,7 +103,7 @@ def test_the_beginning_of_a_translation_as_its_prefix_gives_the_translation(make
         assert_same(find(form(model), sources, LIMITS, config, prefixes=prefixes), free)
 
 
-def test_samples_fit_and_keep_the_models_own_score(make_model, make_sources):
+def test_samples_with_prefixes_fit_them_and_have_the_models_log_prob(make_model, make_sources):
     model, sources, sampling = make_model(), make_sources(LENGTHS), Sampling(temperature=2.0)
     found = sample(model, sources, max_lengths=LIMITS, sampling=sampling, count=5, prefixes=PREFIXES)
     for source, drawn, encoded in zip(sources, found, ENCODED, strict=True):

@@ -190,7 +190,7 @@ def likely_by_hand(probs: list[float], sampling: Sampling) -> list[float]:
     return [weights[token] / total if token in kept else 0.0 for token in range(len(weights))]
 
 
-def test_the_filters_keep_what_they_say():
+def test_likely_applies_temperature_top_k_top_p_and_epsilon():
     values = product((0.7, 1.0, 1.9), (0, 1, 3, 11, 23, 99), (0.05, 0.5, 0.93, 1.0), (0.0, 0.02, 0.1, 0.99))
     for temperature, top_k, top_p, epsilon in values:
         sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, epsilon=epsilon)
@@ -229,7 +229,7 @@ def test_the_smallest_top_p_leaves_the_best_token(top_p):
 
 
 @pytest.mark.parametrize("temperature", [1e-30, 5e-324])
-def test_nor_do_the_lowest_temperatures_leave_more(temperature):
+def test_lowest_temperatures_draw_the_most_probable_token_only(temperature):
     log_probs = np.log(np.array([0.25, 0.4, 0.3, 0.05], dtype=np.float32))
     assert [draw_token(log_probs, chance, Sampling(temperature=temperature)) for chance in (0.0, 0.999)] == [1, 1]
 
@@ -243,7 +243,7 @@ def test_the_random_numbers_of_a_seed_are_those_of_pytorch():
     assert [round(float(number), 4) for number in uniform_numbers([0], 3)[0]] == [0.4963, 0.7682, 0.0885]
 
 
-def test_seeds_stay_as_they_were():
+def test_seed_of_gives_the_seeds_of_earlier_versions():
     assert [seed_of(1, 0, [5, 2]), seed_of(7, 3, [11, 4, 2])] == [1604020221091118862, 584459856946079949]
 
 

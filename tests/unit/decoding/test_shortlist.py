@@ -62,7 +62,7 @@ def test_a_shortlist_that_allows_everything_changes_nothing(
 
 
 @pytest.mark.parametrize("special", [{"bos_id": 2}, {"bos_id": 0}, {"pad_id": 1, "bos_id": 0}])
-def test_nor_where_the_start_token_is_another(make_sharp_model, make_sources, special):
+def test_shortlist_of_all_tokens_changes_nothing_with_other_special_ids(make_sharp_model, make_sources, special):
     model, sources = make_sharp_model(**special), make_sources((7, 2, 11))
     config = DecodeConfig(beam_size=3)
     elsewhere = {model.config.pad_id, model.config.bos_id, END, 5}
@@ -215,7 +215,7 @@ def test_learn_shortlist_has_no_more_common_tokens_than_seen(make_model):
 
 
 @pytest.mark.parametrize("source", [[END], [5, END]])
-def test_pairs_of_empty_sides_are_no_harm(make_model, source):
+def test_learn_shortlist_accepts_pairs_of_empty_sides(make_model, source):
     shortlist = learn_shortlist(make_model(), [source], [[END]], per_token=2, batch_tokens=9)
     assert shortlist.common.tolist() == [END]
     assert shortlist.rows[5].tolist() == [5, -1]
@@ -355,7 +355,7 @@ def test_a_shortlist_that_the_model_cannot_use_is_refused(packed, case, tmp_path
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_the_end_need_not_be_stored_and_nothing_counts_twice(packed, beam_size):
+def test_shortlists_without_the_end_token_or_with_duplicates_find_the_same(packed, beam_size):
     rows = sparse(37).rows
     config, sources = DecodeConfig(beam_size=beam_size), [[5, 7, 11, END], [3, END]]
     expected = find_in(packed, sources, config, Shortlist(int32(4, END, 3), rows))
@@ -368,7 +368,7 @@ def find_in(packed, sources, config, shortlist):
     return find(packed, sources, [9, 9], config, 1, shortlist)
 
 
-def test_an_empty_list_of_common_tokens_and_rows_without_places_are_no_harm(packed):
+def test_empty_shortlist_allows_the_end_token_alone(packed):
     nothing = Shortlist(int32(), np.zeros((37, 0), dtype=np.int32))
     found = list(search(packed, [[5, END]], [5], SearchOptions(DecodeConfig(beam_size=2), shortlist=nothing)))
     assert found[0][1][0].tokens == (END,)

@@ -47,7 +47,7 @@ def installed(monkeypatch):
         (["ខ្ញុំស្រលាញ់"], "char"),
     ],
 )
-def test_the_script_decides(installed, references, name):
+def test_choose_tokenization_goes_by_the_script_of_the_references(installed, references, name):
     assert choose_tokenization(references) == name
 
 
@@ -65,7 +65,7 @@ def test_choose_tokenization_uses_installed_tokenizers(installed, references, mo
     assert choose_tokenization(references) == name
 
 
-def test_pieces_that_are_there_are_used(installed, monkeypatch, tmp_path):
+def test_choose_tokenization_uses_a_downloaded_flores200_model(installed, monkeypatch, tmp_path):
     installed.add("sentencepiece")
     monkeypatch.setattr("clearhead.evaluation.tokenization.SACREBLEU_DIR", str(tmp_path))
     (tmp_path / "models").mkdir()
@@ -82,7 +82,7 @@ def test_pieces_that_are_there_are_used(installed, monkeypatch, tmp_path):
         ("flores200", {"sentencepiece"}, "clearhead downloads nothing; put https://.* at .*models"),
     ],
 )
-def test_a_tokenization_that_is_not_here_says_how_to_get_it(
+def test_judge_and_evaluate_say_how_to_get_a_missing_tokenization(
     installed, monkeypatch, tmp_path, english_translator, name, modules, advice
 ):
     installed |= modules

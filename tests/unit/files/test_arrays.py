@@ -48,7 +48,7 @@ def damaged(path, damage):
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "text", "directory", "axes"])
-def test_errors_are_those_of_tensors(tmp_path, damage):
+def test_read_arrays_raises_the_errors_of_read_weights(tmp_path, damage):
     path = tmp_path / "file"
     damaged(path, damage)
     with pytest.raises(ModelError) as expected:

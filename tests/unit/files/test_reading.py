@@ -15,7 +15,7 @@ def nested(levels: int, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["object", "list"])
-def test_depth_is_bounded_whatever_the_interpreter_could_bear(kind):
+def test_parse_json_rejects_values_nested_deeper_than_32_levels(kind):
     assert parse_json(nested(31, kind)) == json.loads(nested(31, kind))
     for levels in (32, 33, 900, 1_000_000):
         with pytest.raises(ValueError, match="it is nested deeper than 32 levels"):
@@ -35,7 +35,7 @@ def test_half_a_character_is_refused(text):
     ids=["empty", "bytes", "number", "digits"],
 )
 @pytest.mark.parametrize("error", [CheckpointError, DataError])
-def test_the_error_is_the_one_asked_for_and_names_the_file(tmp_path, content, reason, error):
+def test_read_json_raises_the_given_error_type_naming_the_file(tmp_path, content, reason, error):
     path = tmp_path / "x.json"
     path.write_bytes(content)
     with pytest.raises(error, match=rf"^{path} is damaged: .*{reason}"):
@@ -64,7 +64,7 @@ def test_read_json_lines_yields_errors_in_place_of_invalid_lines(tmp_path):
     assert isinstance(wrong, ValueError)
 
 
-def test_a_link_to_a_regular_file_is_one(tmp_path):
+def test_require_regular_accepts_links_to_regular_files_only(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to("file")
     require_regular(tmp_path / "link")

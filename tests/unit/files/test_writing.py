@@ -100,7 +100,7 @@ def test_permissions_are_those_of_the_old_file_or_what_the_umask_leaves(tmp_path
     assert modes == {"old": 0o600, "new": 0o640, "model": 0o750}
 
 
-def test_a_link_stays_one(tmp_path: Path) -> None:
+def test_write_text_writes_through_a_symbolic_link(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     files.write_text(tmp_path / "link", "new")

@@ -102,7 +102,7 @@ def test_repaired_tags_keeps_valid_tags(source):
         ("<g<g9>1>", "a", " ", "<g9> is not in the source"),
     ],
 )
-def test_repairs(translation, source, whole, repair):
+def test_repaired_tags_mends_each_kind_of_damage_and_says_so(translation, source, whole, repair):
     assert repaired_tags(translation, source)[0] == whole
     if repair is None:
         assert repaired_tags(translation, source)[1] == ()

@@ -22,7 +22,7 @@ def test_lines_hold_all_words_in_order_and_no_more_than_fits(words, width, first
 
 
 @given(WORDS, st.integers(1, 4))
-def test_no_other_lines_are_shorter(words, count):
+def test_balanced_has_the_shortest_possible_longest_line(words, count):
     longest = max(map(len, balanced(" ".join(words), count)))
     assert len(balanced(" ".join(words), count)) <= count
 
@@ -52,7 +52,7 @@ def test_each_word_is_measured_once(size):
 
 
 @pytest.mark.parametrize("text", ["", " ", "a", "a\u00a0b"])
-def test_small_texts(text):
+def test_balanced_and_wrapped_strip_texts_of_one_word_or_none(text):
     assert balanced(text, 3) == wrapped(text, 1) == [text.strip(" ")]
 
 

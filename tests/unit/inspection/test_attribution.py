@@ -70,7 +70,7 @@ def test_attribution_of_a_decoder_only_model_is_rejected(make_translator):
         with_attribution(alone)
 
 
-def test_its_cost_is_every_weight_for_every_point_token_and_target_token():
+def test_num_products_counts_weights_times_points_tokens_and_target_tokens():
     stacks = SimpleNamespace(encoder=torch.nn.Linear(3, 4), decoder=torch.nn.Linear(2, 5))  # 16 and 15 weights
     ran = SimpleNamespace(model=stacks, source=torch.zeros(1, 7), target_ids=[5, 6, 2])
     assert num_products(ran) == 31 * (32 + 2) * (7 + 3) * 3  # 32 points, and the two ends

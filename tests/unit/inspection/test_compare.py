@@ -39,7 +39,7 @@ SECOND = explanation(
 )
 
 
-def test_the_same_has_no_differences():
+def test_compare_finds_no_differences_in_equal_explanations():
     found = compare(FIRST, FIRST)
     assert all((values == 0).all() for values in found.heads.values())
     assert all(change.is_same for change in (*found.source_changes, *found.target_changes))
@@ -67,7 +67,7 @@ def test_compare_lists_visible_differences_or_says_that_there_are_none():
     assert not [line for line in lines if line.startswith(("  a:", "  </s>:"))]  # as probable in both
 
 
-def test_parts_of_one_character_are_not_those_of_another():
+def test_compare_distinguishes_byte_tokens_of_different_characters():
     spans = [(0, 1), (0, 1), (1, 2), None]
     tokens = ["\ufffd", "\ufffd", "b", "</s>"]  # as bytes of a character read
     same = explanation(tokens, tokens, np.eye(4), [0.5] * 4, source_spans=spans, target_spans=spans)
@@ -78,7 +78,7 @@ def test_parts_of_one_character_are_not_those_of_another():
     assert [change.is_same for change in found.target_changes] == [True]
 
 
-def test_heads_are_apart_by_the_weight_that_moved():
+def test_compare_measures_heads_by_half_the_moved_weight():
     # Both read <s>, a and dog: rows 0, 1, 2 and 0, 1, 3; columns ein, Hund and </s>: 0, 1, 2 and 0, 2, 3.
     # Row <s>: (1, 0, 0) and (.5, .25, 0), .25 elsewhere: (.5 + .25 + .25) / 2; row a: Hund and alter: 1; dog: 0.
     np.testing.assert_allclose(compare(FIRST, SECOND).heads["cross"], [[(0.5 + 1 + 0) / 3]])

@@ -35,20 +35,20 @@ def test_a_head_that_looks_at_a_neighbour_says_which_and_how_much(step, kind):
 
 
 @pytest.mark.parametrize(("step", "kind"), [(-1, "previous"), (0, "same")])
-def test_the_mask_counts_for_nothing(step, kind):
+def test_causal_head_roles_ignore_masked_positions(step, kind):
     assert role(rows(PLACES + step, causal=True), causal=True).kind == kind
     even = np.tril(np.ones((SIZE, SIZE)))
     assert role(even / even.sum(axis=-1, keepdims=True), causal=True).kind == "spread"
 
 
-def test_a_head_that_gathers_names_its_token():
+def test_label_of_a_gathering_head_names_the_token():
     found = role(rows(np.full(SIZE, SIZE - 1)))
     assert (found.kind, found.label) == ("gathers", "gathers on “</s>”")
     [[tab]] = self_roles(rows(np.zeros(2, dtype=int), columns=2)[None, None], ["\t", " a"], is_causal=False)
     assert "\t" not in tab.sentence
 
 
-def test_heads_without_a_place_of_their_own():
+def test_head_roles_spread_picks_mixed_near_and_local():
     assert role(np.full((SIZE, SIZE), 1 / SIZE)).kind == "spread"
     far = (PLACES * 7 + 4) % SIZE  # each its own, near none
     assert role(rows(far, share=0.9)).kind == "picks"

@@ -43,7 +43,7 @@ def test_distances_are_counted_in_tokens(found):
     assert of(found, "distance", "uniform") == pytest.approx(5 / 4)
 
 
-def test_shares_say_where_to(found):
+def test_head_statistics_share_of_previous_same_next_first_and_last(found):
     assert of(found, "previous_share", "previous") == 1
     assert of(found, "same_share", "itself") == 1
     assert of(found, "next_share", "itself") == 0

@@ -118,7 +118,7 @@ def test_arrays_are_packed_as_in_python(page, encode, name):
     ("is_self", "is_causal", "shape"),
     [(True, False, (9, 9)), (True, True, (9, 9)), (False, False, (7, 11)), (True, False, (1, 1))],
 )
-def test_statistics_of_heads_are_pythons(page, is_self, is_causal, shape):
+def test_head_statistics_in_javascript_equal_python(page, is_self, is_causal, shape):
     weights = attention(9, 9, is_causal=is_causal) if shape == (9, 9) else attention(7, 11)[..., : shape[0], : shape[1]]
     weights /= weights.sum(axis=-1, keepdims=True)
     kind = {"isSelf": is_self, "isCausal": is_causal}
@@ -130,7 +130,7 @@ def test_statistics_of_heads_are_pythons(page, is_self, is_causal, shape):
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_roles_in_self_attention_are_pythons(page, is_causal):
+def test_self_roles_in_javascript_equal_python(page, is_causal):
     weights = attention(9, 9, is_causal=is_causal)
     tokens = [" Ein", "\u00a0", "a\tb", "x" * 30, "\u200b", "犬", " ", ".", "</s>"]
     expected = plain_values(self_roles(weights, tokens, is_causal=is_causal), digits=6)
@@ -143,7 +143,7 @@ def test_roles_in_self_attention_are_pythons(page, is_causal):
     assert_near(found, expected)
 
 
-def test_roles_in_cross_attention_are_pythons(page):
+def test_cross_roles_in_javascript_equal_python(page):
     weights = attention(7, 11)
     alignment = weights.mean(axis=(0, 1))
     tokens = [f"t{number}" for number in range(7)], [f"s{number}" for number in range(11)]
@@ -158,7 +158,7 @@ def test_roles_in_cross_attention_are_pythons(page):
         assert_near(found, expected)
 
 
-def test_words_of_a_text_are_pythons(page, sentences):
+def test_token_words_in_javascript_equal_python(page, sentences):
     tokenizer = Tokenizer.train(sentences, vocab_size=339)
     texts = [*sentences, "l'été e\u0301te\u0301 👩\u200d👩\u200d👧 क्षत्रिय", "  犬が 3.5 走る ไทย  ", "a-b_c 𐐷𝒳", ""]
     for text in texts:
@@ -215,7 +215,7 @@ def load(page, site, make_translator):
 
 @pytest.mark.parametrize("target", [slow(None), TRANSLATION], ids=["found", "given"])
 @pytest.mark.parametrize("settings", one_in(5, MODELS.values()), ids=MODELS)
-def test_an_explanation_is_pythons(page, load, settings, target):
+def test_explain_in_javascript_equals_python(page, load, settings, target):
     translator = load(**settings)
     expected = explain(translator, TEXT, target, beam_size=3).to_dict(packed=True)
     request = {"text": TEXT, "translation": target, "beam": 3}
@@ -272,7 +272,7 @@ def test_the_computation_ends_in_the_states_and_probabilities_of_the_model(page,
 
 
 @pytest.mark.slow
-def test_an_explanation_in_greedy_search_and_of_a_long_sentence_is_pythons(page, load):
+def test_explain_in_javascript_equals_python_with_beam_1_and_long_sentences(page, load):
     translator = load(decode={"beam_size": 1})
     text = "Zwei Männer sitzen auf einer Bank. " * 12  # the vectors of so many tokens are rounded, or left out
     for some in (text[: len(text) // 3], text):

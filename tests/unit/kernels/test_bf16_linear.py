@@ -59,7 +59,7 @@ def test_whole_blocks_are_rounded():
     assert [bool((a - b).abs().max() > 1e-4) for a, b in zip(expected[:3], found[:3], strict=True)] == [True] * 3
 
 
-def test_outside_the_context_it_is_pytorchs_layer():
+def test_bf16_linear_outside_its_context_equals_pytorchs_linear():
     torch.manual_seed(5)
     layer, x = Linear(26, 38), torch.randn(200, 26)
     assert layer(x).equal(nn.functional.linear(x, layer.weight, layer.bias))

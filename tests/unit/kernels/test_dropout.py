@@ -32,22 +32,22 @@ def test_the_gradient_falls_where_the_value_fell():
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 4097])
-def test_any_number_of_elements_works(size):
+def test_keep_mask_works_for_any_number_of_elements(size):
     mask = keep_mask(torch.empty(size), 0.25)
     assert mask.shape == (size,)
     assert set(mask.tolist()) <= {0.0, torch.tensor(4 / 3).item()}
 
 
-def test_the_highest_rates_still_divide():
+def test_keep_mask_is_finite_at_the_highest_rates():
     assert keep_mask(torch.empty(97), 0.999999).isfinite().all()
 
 
-def test_other_types_keep_theirs():
+def test_dropout_keeps_bfloat16():
     x = torch.ones(997, dtype=torch.bfloat16)
     assert Dropout(0.5).train()(x).dtype == torch.bfloat16
 
 
-def test_the_seed_decides():
+def test_keep_mask_depends_on_the_seed_alone():
     draws = []
     for seed in (3, 3, 5):
         torch.manual_seed(seed)

@@ -140,7 +140,7 @@ def test_every_form_finds_the_same_for_hundreds_of_models(use, first):
         compare(use, seed, ["fp32", "int8", "bf16", "bf16x3"], most=1 if is_sanitized else 3)
 
 
-def test_a_form_that_is_not_there_is_one_line(use):
+def test_unknown_and_unsupported_forms_in_clearhead_isa_are_rejected(use):
     with pytest.raises(DeviceError, match=r"CLEARHEAD_ISA=avx9: the compiled core has no such form, or this"):
         use("avx9")
     other = "neon" if "avx2" in forms_here(use) else "avx2"

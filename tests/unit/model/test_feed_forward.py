@@ -18,7 +18,7 @@ def test_feed_forward_equals_equation_2():
     torch.testing.assert_close(network(x), expected)
 
 
-def test_positions_do_not_see_each_other():
+def test_feed_forward_computes_each_position_by_itself():
     network = FeedForward(d_model=26, d_ff=19).double()
     x = torch.randn(3, 7, 26, dtype=torch.float64)
     before = network(x)

@@ -64,14 +64,14 @@ def test_the_positions_of_a_batch_learn_and_no_others(make_model, make_batch):
         assert moved.tolist() == [True] * length + [False] * (13 - length)
 
 
-def test_they_start_as_the_embeddings_do():
+def test_learned_positions_have_the_initial_distribution_of_embeddings():
     model = Transformer(ModelConfig(vocab_size=37, d_model=58, num_heads=29, positions="learned", max_positions=997))
     for table in (model.source_embedding.positions.weight, model.target_embedding.positions.weight):
         assert table.std().item() == pytest.approx(58**-0.5, rel=0.02)
         assert table.mean().item() == pytest.approx(0, abs=0.003)
 
 
-def test_their_end_is_the_model_s_longest_sequence():
+def test_max_length_is_max_positions_for_learned_positions_alone():
     assert ModelConfig(positions="learned", max_positions=97).max_length == 97
     for kind in ("sinusoidal", "sinusoidal_halves", "sinusoidal_t2t", "rotary", "none"):
         assert ModelConfig(positions=kind, max_positions=97).max_length is None

@@ -37,7 +37,7 @@ def test_a_model_cast_to_bfloat16_loses_digits_but_no_positions(start):
     torch.testing.assert_close(turned.double(), turned_by_complex_numbers(x, start), rtol=0, atol=0.05)
 
 
-def test_a_case_worked_by_hand():
+def test_rotary_positions_of_width_4_worked_by_hand():
     # Width 4: position 3 turns the first pair by 3 radians and the second by 3 / 100.
     turned = RotaryPositions(head_dim=4)(torch.tensor([[[[1.0, 0.0, 0.0, 2.0]]]]), 3).flatten().tolist()
     assert turned == pytest.approx([math.cos(3), math.sin(3), -2 * math.sin(0.03), 2 * math.cos(0.03)], abs=1e-6)

@@ -61,6 +61,6 @@ def test_a_matrix_that_was_shared_is_the_own_one():
     assert not StoredModel.of(model)["output_proj.weight"].any()
 
 
-def test_of_a_stored_model_is_itself(arrays):
+def test_stored_model_of_a_stored_model_is_itself(arrays):
     stored = StoredModel(tiny(vocab_size=37), arrays)
     assert StoredModel.of(stored) is stored

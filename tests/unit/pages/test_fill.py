@@ -21,7 +21,7 @@ def test_values_are_escaped_and_html_is_not():
     assert isinstance(joined([]), Html)
 
 
-def test_a_name_without_a_value_is_a_mistake():
+def test_fill_without_a_value_for_a_name_raises_key_error():
     with pytest.raises(KeyError, match="text"):
         fill("report_parts.html#item")
 

@@ -31,7 +31,7 @@ def numbers(page) -> list[str]:
     return [name.removeprefix("stage-") for name in names]
 
 
-def test_one_steps_by_buttons_links_and_keys(page, address):
+def test_walk_page_moves_by_buttons_links_and_keys(page, address):
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text))

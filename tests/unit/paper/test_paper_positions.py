@@ -47,7 +47,7 @@ def test_positions_checks_hold_and_the_longest_wavelength_is_exact():
     json.dumps(part.data)
 
 
-def test_another_table_fails_its_checks(monkeypatch):
+def test_checks_of_positions_fail_for_another_table(monkeypatch):
     def shuffled(length, d_model, layout="sinusoidal"):
         return sinusoidal_positions(length, d_model, "sinusoidal_t2t" if layout == "sinusoidal" else layout)
 

@@ -17,7 +17,7 @@ def test_columns_are_as_wide_as_their_longest_cell():
     ]
 
 
-def test_rows_of_another_length_are_a_mistake():
+def test_aligned_rejects_rows_of_another_length():
     with pytest.raises(ValueError, match="zip"):
         aligned(["a", "b"], [["x"]])
 
@@ -34,7 +34,7 @@ def test_matrices_are_written_row_below_row():
     assert matrix_lines("Q K^T", [[1.25, -3.0]], "scores", digits=2) == ["  Q K^T        [  1.25  -3.00 ]  scores"]
 
 
-def test_magnitudes():
+def test_magnitude_is_zero_a_power_of_ten_or_inf():
     assert [magnitude(value) for value in (0.0, 1.23e-16, float("inf"))] == ["0", "1e-16", "inf"]
 
 

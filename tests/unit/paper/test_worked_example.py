@@ -44,7 +44,7 @@ def test_our_code_ends_at_the_same_numbers():
 
 
 @pytest.mark.parametrize(("name", "failing"), [("attention", 0), ("multi_head", 1)])
-def test_other_numbers_fail(monkeypatch, name, failing):
+def test_worked_example_checks_fail_for_other_numbers(monkeypatch, name, failing):
     if name == "attention":
         monkeypatch.setattr(example, "softmax", lambda row: [1 / len(row) for _ in row])
     else:

@@ -145,7 +145,7 @@ def wait_until(condition):
     assert condition()
 
 
-def test_everybody_gets_what_they_would_get_alone(search, engine, bundle, counted):
+def test_concurrent_requests_get_the_hypotheses_of_decode(search, engine, bundle, counted):
     options = SearchOptions(bundle.decode, num_best=3)
     wanted = tokens(decode(engine, SOURCES, options))
     with ThreadPoolExecutor(8) as threads:
@@ -185,7 +185,7 @@ def test_searches_of_another_kind_have_a_batch_of_their_own_up_to_a_bound(search
         assert tokens(ask(search, engine, options)) == tokens(decode(engine, SOURCES, options))
 
 
-def test_there_are_so_many_kinds_at_once(search, stuck, bundle):
+def test_requests_beyond_the_bound_on_search_kinds_are_answered_503(search, stuck, bundle):
     kinds = [SearchOptions(bundle.decode, num_best=count) for count in (2, 3, 4)]
     with ThreadPoolExecutor(2) as threads:
         held = [threads.submit(ask, search, stuck, options) for options in kinds[:2]]
@@ -256,7 +256,7 @@ def test_thread_start_failure_fails_only_the_request_that_needs_a_thread(search,
     assert search.searches.num_open == 0
 
 
-def test_a_shortlist_is_known_everywhere(search, engine, bundle):
+def test_search_process_applies_the_shortlist_of_a_request(search, engine, bundle):
     listed = Shortlist(np.array([2, 11, 12], dtype=np.int32), np.full((286, 2), -1, dtype=np.int32))
     options = SearchOptions(bundle.decode, shortlist=listed)
     found = tokens(ask(search, engine, options))
@@ -384,7 +384,7 @@ def test_an_engine_that_cannot_be_made_there_is_a_failure_here(counted, engine, 
                 ask(SharedSearch(there), engine, SearchOptions(bundle.decode))
 
 
-def test_a_job_may_use_so_many_tokens_in_all(search, engine, bundle):
+def test_job_above_max_tokens_is_answered_413(search, engine, bundle):
     options = SearchOptions(bundle.decode)
     used = sum(2 * len(source) + bundle.decode.extra_length for source in SOURCES)
     one = job(max_tokens=2 * used - 1)
@@ -394,6 +394,6 @@ def test_a_job_may_use_so_many_tokens_in_all(search, engine, bundle):
     assert refused.value.status == 413
 
 
-def test_no_sources_are_no_work(search, engine, bundle):
+def test_search_of_no_sources_is_empty(search, engine, bundle):
     assert ask(search, engine, SearchOptions(bundle.decode), sources=[]) == []
     assert not torch.is_inference_mode_enabled()

@@ -40,7 +40,7 @@ def test_new_client_starts_at_current_virtual_time():
     assert sorted(clients[order.popleft().number] for _ in range(6)) == ["a"] * 3 + ["b"] * 3
 
 
-def test_the_first_is_the_one_that_is_taken():
+def test_popleft_takes_the_first_of_the_queue():
     order, _, _ = order_of([("a", 3), ("b", 2), ("a", 1)])
     while len(order):
         first = order[0]

@@ -167,7 +167,7 @@ def test_slow_request_headers_and_bodies_are_cut_off():
         assert nothing.recv(1_000) == b""
 
 
-def test_so_many_connections_are_open_at_once(hasty):
+def test_connections_beyond_most_connections_close_the_oldest_idle_one(hasty):
     with contextlib.ExitStack() as held:
         idle = [held.enter_context(connect(hasty)) for _ in range(MOST_CONNECTIONS)]
         assert httpx.get(f"{hasty.url}/livez").status_code == 200  # in the place of the oldest
@@ -560,7 +560,7 @@ def test_livez_and_readyz_while_loading_serving_and_ending(models, spared):
     service.close()
 
 
-def test_a_start_without_its_search_says_why(models):
+def test_load_fails_if_the_search_process_has_ended(models):
     ours, theirs = Pipe()
     theirs.close()
     source = ModelSource("de-en", models["de-en"])
@@ -707,7 +707,7 @@ def test_the_port_must_be_free(tmp_path):
 
 
 @pytest.mark.parametrize("package", ["babel", "fastapi", "prometheus_client", "py3langid", "uvicorn"])
-def test_without_its_packages_it_says_what_to_install(model, package):
+def test_serve_names_missing_packages_with_pip_install(model, package):
     program = f"import sys; sys.modules['{package}'] = None; from clearhead.cli.main import run; run()"
     command = [sys.executable, "-c", program, "serve", str(model.parent), "--port", "0"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -175,7 +175,7 @@ def test_changed_terms_file_is_reloaded_and_a_broken_one_keeps_the_old_terms(ser
         (["nowhere.tsv", "b={}"], [], "there are 7 pairs"),
     ],
 )
-def test_files_that_are_for_nothing_are_refused_at_the_start(served, lists, terms, memory, message):
+def test_resources_load_rejects_terms_and_memory_files_of_no_single_pair(served, lists, terms, memory, message):
     def load():
         given = [[one.format(lists["terms"]) for one in some] for some in (terms, memory)]
         Resources(named_files(given[0], "--terms"), named_files(given[1], "--memory")).load(served)

@@ -116,7 +116,7 @@ def test_the_quality_of_translations_is_estimated_if_asked_for(client, models):
     assert not any("quality" in translation for translation in plain)
 
 
-def test_the_client_of_libretranslate_finds_its_way(server, models, command):
+def test_libretranslate_python_client_translates_detects_and_lists_languages(server, models, command):
     api = LibreTranslateAPI(server.url)
     assert api.translate(LINES[1], "de", "en") == command(models["de-en"], lines=LINES[1:2])[0]
     assert api.detect("Zwei Männer sitzen auf einer Bank und lesen.")[0]["language"] == "de"
@@ -561,7 +561,7 @@ def test_library_log_records_are_json_lines_without_their_message(capsys):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the search has a process of its own on Linux alone")
 @pytest.mark.usefixtures("loggers")
-def test_the_process_that_searches_notes_things_likewise(models, monkeypatch, capsys):
+def test_serve_logs_warnings_while_search_processes_start_as_json(models, monkeypatch, capsys):
     def begin(*_):
         warnings.warn("secret", stacklevel=1)
         raise ModelError("enough")
@@ -575,7 +575,7 @@ def test_the_process_that_searches_notes_things_likewise(models, monkeypatch, ca
     assert "enough" in ended
 
 
-def test_answers_tell_browsers_to_be_careful(client):
+def test_answers_have_security_headers(client):
     headers = client.get("/languages", headers={"origin": "https://example.org"}).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert "default-src 'none'" in headers["content-security-policy"]

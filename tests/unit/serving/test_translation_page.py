@@ -430,7 +430,7 @@ def test_the_history_stays_in_the_browser_until_it_is_cleared_or_off(own_page):
     expect(entries).to_have_count(0)
 
 
-def test_all_can_be_done_by_keyboard(own_page, client):
+def test_translation_page_works_by_keyboard_alone(own_page, client):
     page = own_page
     translation = translate(page, "Ein Hund.")
     wanted = choices(client, "Ein Hund.")

@@ -32,7 +32,7 @@ def test_an_emoji_is_one_span_whatever_it_is_made_of(emoji):
 
 
 @pytest.mark.parametrize("text", ["犬が走る。", "© 2016 ®", "12 # 3 *", "★ ♪ ❤ →", "Ⓜ é"])
-def test_other_text_is_none(text):
+def test_placeholder_pattern_finds_no_emoji_in_other_text(text):
     assert not placeholder().search(text)
 
 

@@ -119,7 +119,7 @@ def test_a_line_of_more_tokens_than_999_of_1000_is_not_covered():
     assert not statistics.covers(1, 6)
 
 
-def test_the_words_say_how_long_lines_were():
+def test_line_statistics_as_text():
     assert str(of_sentences(199, 1)) == "99.9 % of at most 5 tokens, 0.5 % of several sentences"
 
 
@@ -138,7 +138,7 @@ def test_line_statistics_round_trip_through_json(pairs):
 GOOD = of_sentences(3, 1).model_dump(mode="json")
 
 
-def test_a_later_clearhead_may_say_more():
+def test_line_statistics_from_dict_ignores_unknown_fields():
     assert LineStatistics.from_dict({**GOOD, "moods": 3}) == LineStatistics.from_dict(GOOD)
 
 

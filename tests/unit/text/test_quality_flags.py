@@ -104,7 +104,7 @@ def test_repeated_unit_finds_four_repetitions(text, unit, times):
 @pytest.mark.parametrize(
     "text", ["", "a", "ha ha ha ha!", "No... well.........", "1,000,000,000", "bla bla bla", "a b " * 2]
 )
-def test_language_repeats_a_little(text):
+def test_repeated_unit_ignores_a_few_repetitions(text):
     assert repeated_unit(text) == ("", 0)
 
 
@@ -207,7 +207,7 @@ def test_the_tags_of_a_document_have_no_characters():
         ("1" * 5_000, "1" * 5_000),
     ],
 )
-def test_a_number_in_another_form_is_there(source, text):
+def test_numbers_in_another_notation_are_not_flagged(source, text):
     assert numbers(source, text) == []
 
 

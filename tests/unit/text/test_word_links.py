@@ -41,7 +41,7 @@ def test_link_words_sums_the_weights_of_a_words_tokens_without_the_end():
     assert link_words(weights, source, target, words_of("ab c"), words_of("x yz")) == [(0, 0), (1, 1)]
 
 
-def test_a_word_that_all_look_at_tells_nothing():
+def test_link_words_discounts_a_word_that_every_token_attends_to():
     # By hand: the full stop gets 2.1 in all, so (.6, .6, .9) / 2.2; what the others get is divided by 0.55.
     weights = np.array([[0.4, 0.0, 0.6], [0.0, 0.4, 0.6], [0.05, 0.05, 0.9]])
     spans = [(0, 1), (2, 3), (4, 5)]

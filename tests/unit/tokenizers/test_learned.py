@@ -396,7 +396,7 @@ def test_a_panic_of_the_library_is_an_error_of_ours(tokenizer, monkeypatch, tmp_
         Tokenizer.load(path)
 
 
-def test_an_interruption_within_the_library_stays_one(tokenizer, monkeypatch):
+def test_encode_passes_on_keyboard_interrupt_of_the_library(tokenizer, monkeypatch):
     class Interrupted:
         def encode_batch_fast(self, *arguments, **options):
             raise KeyboardInterrupt

@@ -227,7 +227,7 @@ IMPOSSIBLE = json.dumps({**SOUND, "step": 20, "threads": -1}).encode()
 
 
 @pytest.mark.parametrize("content", [DEEP, b"7", b"{}", b"\xff", IMPOSSIBLE], ids=lambda content: f"{content!r:.12}")
-def test_the_one_before_a_checkpoint_with_an_impossible_state_is_used(checkpoints, content):
+def test_newest_skips_a_checkpoint_with_an_impossible_state(checkpoints, content):
     before, newest = save(checkpoints, 10, 20)
     rewrite(newest, "state.json", content)
     assert "state.json" in notices_of_damage(checkpoints, before)

@@ -402,7 +402,7 @@ def test_every_worker_learns_what_the_first_one_says():
     assert said == ["yes"] * 3
 
 
-def test_one_of_several_may_speak():
+def test_may_speak_is_true_for_one_of_several_workers():
     spoken = together(*(lambda own: distributed._may_speak(own._store, own.rank, "the disk is full") for _ in range(4)))
     assert sorted(spoken) == [False, False, False, True]
 
@@ -607,7 +607,7 @@ def test_stuck_allows_ten_times_the_longest_time_or_half_an_hour_at_first():
     assert heartbeats[0].stuck(45.0) is None
 
 
-def test_the_training_says_what_it_does(settings):
+def test_training_tells_workers_which_work_begins(settings):
     notes = []
 
     class Notes(Workers):

@@ -39,7 +39,7 @@ def test_display_prints_training_progress_periodically_with_the_time_left(capsys
     assert left in line
 
 
-def test_a_notebook_gets_a_line_that_is_renewed(capsys, monkeypatch):
+def test_display_renews_one_line_in_a_notebook(capsys, monkeypatch):
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     clock = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])

@@ -74,7 +74,7 @@ def test_general_text_is_held_out_and_mixed_in(usual):
 
 
 @pytest.mark.parametrize(("share", "an_epoch", "epochs"), [(0.0, 0, 1), (0.2, 9, 21), (0.8, 144, 1), (0.95, 196, 1)])
-def test_the_share_says_how_much_is_mixed_in(settled, share, an_epoch, epochs):
+def test_general_share_is_the_share_of_general_pairs_in_an_epoch(settled, share, an_epoch, epochs):
     data = open_prepared(settled(data={"general_share": share}) / "data")
     new = sum(data.train.source(row).startswith("new ") for row in range(len(data.train)))
     assert (new, len(data.train) - new) == (36, an_epoch * epochs)

@@ -227,7 +227,7 @@ def test_samples_are_drawn_across_lengths(tmp_path):
     assert sorted(found) == at_even_distances
 
 
-def test_a_long_text_unfolds(tmp_path):
+def test_long_texts_of_the_report_are_cut_with_the_rest_folded(tmp_path):
     whole = "Wort " * 100
     texts = page_of(tmp_path, samples=[judged(whole)]).texts
     assert whole in texts

@@ -539,7 +539,7 @@ def test_a_directory_that_cannot_be_made_is_refused(settings, tmp_path):
         train_from_values(values)
 
 
-def test_a_run_must_be_named(settings):
+def test_train_from_values_without_out_is_rejected(settings):
     with pytest.raises(ConfigError, match="name the run directory: --out RUN"):
         train_from_values(settings(out=None))
 

@@ -54,7 +54,7 @@ def test_the_lock_of_a_run_does_not_follow_a_link(tmp_path):
     assert (tmp_path / "precious").read_text() == "thesis"
 
 
-def test_something_else_with_such_a_name_is_foreign(tmp_path):
+def test_claim_rejects_a_foreign_file_named_like_a_partial_one(tmp_path):
     (tmp_path / "notes.partial").write_text("")
     with pytest.raises(CheckpointError, match=r"is not a run \(it holds notes.partial\)"):
         claim(tmp_path)

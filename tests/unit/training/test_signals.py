@@ -41,7 +41,7 @@ def test_a_deferred_signal_is_noted_and_a_second_one_ends(number):
 
 
 @pytest.mark.parametrize("number", ENDS, ids=str)
-def test_the_end_is_the_one_the_signal_asks_for(number):
+def test_end_after_a_deferred_signal_has_its_exit_status(number):
     with StopSignals() as stop:
         stop.defer()
         signal.raise_signal(number)
@@ -77,7 +77,7 @@ def test_stop_signals_restores_the_previous_handlers():
     assert [signal.getsignal(number) for number in ENDS] == before
 
 
-def test_another_thread_leaves_the_signals_alone():
+def test_stop_signals_in_another_thread_changes_no_handler():
     seen = []
 
     def inside() -> None:

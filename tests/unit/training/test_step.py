@@ -120,7 +120,7 @@ def test_loss_and_gradient_are_those_of_the_formula(store):
     torch.testing.assert_close(found, slope, rtol=1e-4, atol=1e-6)
 
 
-def test_padding_changes_nothing(store):
+def test_extra_padding_does_not_change_loss_and_gradient(store):
     batch = batch_of(store)
 
     def wider(ids: Tensor, by: int) -> Tensor:
@@ -176,7 +176,7 @@ def test_copies_of_a_pair_in_a_step_draw_their_own_dropout_however_the_step_is_c
     torch.testing.assert_close(gradient([0], [1]), mean, rtol=1e-4, atol=1e-6)
 
 
-def test_the_rate_of_the_step_is_used_and_gradients_do_not_pile_up(store):
+def test_step_uses_its_rate_and_clears_gradients(store):
     stepper = stepper_of()
     before = weights_of(stepper)
     stepper.step([batch_of(store)], number=1, rate=0.0)

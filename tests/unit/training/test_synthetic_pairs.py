@@ -87,6 +87,6 @@ def test_a_model_translates_and_samples_by_its_seed(translator, sentences):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def test_a_tag_that_is_none_is_refused(translator):
+def test_synthetic_pairs_reject_an_invalid_language_tag(translator):
     with pytest.raises(ConfigError, match="must be the name of a language"):
         pairs_of(translator, ["a"], tag="two words")

@@ -109,7 +109,7 @@ def test_translations_are_valid_utf8_as_those_of_the_translator(make_bundle, tmp
 
 
 @pytest.mark.parametrize("mode", [True, False])
-def test_the_model_is_in_the_mode_it_was_in(parts, mode):
+def test_validate_restores_the_training_mode(parts, mode):
     bundle, data, config = parts
     bundle.model.train(mode)
     first = validate(bundle.model, data.valid, data.tokenizer, config)

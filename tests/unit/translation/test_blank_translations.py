@@ -50,7 +50,7 @@ def empty_detail(translation):
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\u200b", "\u00ad\u2060", "<b></b>", "\u3164"])
-def test_the_next_text_that_is_not_blank_takes_its_place_with_its_own_score(finding, blank):
+def test_blank_translation_is_replaced_by_the_next_best_text_with_its_score(finding, blank):
     asked = []
     translator = finding(blank, "", "A dog", "A cat", asked=asked)
     [made] = translator.translate(["Ein Hund rennt."], beam_size=4)
@@ -61,7 +61,7 @@ def test_the_next_text_that_is_not_blank_takes_its_place_with_its_own_score(find
     assert asked == [(1, 1), (1, 4)]  # only what is blank is searched again
 
 
-def test_else_the_source_takes_its_place_without_a_score(finding):
+def test_blank_translation_without_other_texts_is_replaced_by_the_source(finding):
     translator = finding("", " ", "\ufeff")
     [made] = translator.translate(["Ein Hund rennt."], beam_size=3, alignments=True)
     assert (made.text, made.score, made.tokens, made.alignment) == ("Ein Hund rennt.", None, (), ())
@@ -104,14 +104,14 @@ def test_minimum_bayes_risk_takes_the_best_sample_that_is_not_blank(finding):
     assert (none.text, none.utility, none.score) == ("Ein Hund", None, None)
 
 
-def test_a_sentence_of_a_line_and_a_line_in_capitals_too(finding):
+def test_blank_sentences_of_a_split_line_are_replaced_by_the_source(finding):
     [made] = finding("").translate(["Ein Hund rennt. Zwei Hunde rennen."], split="always", beam_size=1)
     assert made.text == "Ein Hund rennt. Zwei Hunde rennen."
     assert made.score is None
     assert [empty_detail(one) for one in made.sentences] == ["the source"] * 2
 
 
-def test_placeholders_and_terms_of_the_source_are_in_its_place(finding):
+def test_replacement_by_the_source_restores_placeholders_and_reports_unmet_terms(finding):
     [made] = finding("", placeholders=True).translate(["<b>%s Hunde</b>"], beam_size=1)
     assert made.text == "<b>%s Hunde</b>"
     [used] = finding("").translate(["Ein Hund"], beam_size=1, terms=Terms([Term("Hund", ("dog",))]))[0].terms

@@ -44,7 +44,7 @@ def loaded(request, make_model_dir):
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
-def test_a_copy_translates_alike_before_and_after_use(loaded, copied):
+def test_copies_made_before_and_after_use_translate_alike(loaded, copied):
     translator = loaded()
     before = copied(translator)
     expected = found(translator)
@@ -124,7 +124,7 @@ def test_a_process_that_is_spawned_gets_a_translator(loaded):
         assert pool.apply(translator.score, (TEXTS, TEXTS[::-1])) == expected
 
 
-def test_a_copied_cache_is_empty_and_its_own(loaded):
+def test_copy_of_codes_has_a_cache_of_its_own(loaded):
     codes = Codes("#version: 0.2\nl o\nlo w</w>\n")
     assert codes.marked("low lo") == ["low", "l@@", "o"]
     other = copy.deepcopy(codes)

@@ -137,7 +137,7 @@ def test_check_golden_allows_rounding_noise_in_scores(english_translator, englis
     assert check_golden(english_translator, golden) == []
 
 
-def test_other_weights_are_found_out(english_translator, english_sentences):
+def test_check_golden_reports_every_sentence_if_weights_change(english_translator, english_sentences):
     golden = make_golden(english_translator, english_sentences)
     with torch.no_grad():
         english_translator.bundle.model.source_embedding.weight.mul_(1.1)

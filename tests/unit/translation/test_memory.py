@@ -50,7 +50,7 @@ def test_canonically_equivalent_texts_match_exactly():
     assert memory.match("Fünf große kleine Männer").similarity == 0.75  # one word of four more
 
 
-def test_placeholders_must_agree():
+def test_match_with_other_placeholders_is_not_reused():
     memory = TranslationMemory(PAIRS)
     assert memory.match("Delete %s?") == MemoryMatch("Delete %s?", "Löschen?", 1.0, is_reused=False)
     assert memory.match("Save %s").is_reused
@@ -80,7 +80,7 @@ def test_contexts_of_a_catalogue_are_those_of_a_memory(tmp_path):
     assert [memory.match("Open", context=one).target for one in ("verb", "")] == ["Öffnen", "Offen"]
 
 
-def test_similar_ones_are_shown_from_the_least_similarity_on():
+def test_match_returns_similar_texts_from_the_given_similarity_on():
     memory = TranslationMemory(PAIRS)
     expected = MemoryMatch("Close the window now.", "Schließe das Fenster jetzt.", 0.8)
     assert memory.match("Close the door now.", 0.8) == expected

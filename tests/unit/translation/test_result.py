@@ -34,7 +34,7 @@ def test_a_line_is_its_sentences_with_their_gaps_and_the_sum_of_their_scores():
     assert not line.truncated
 
 
-def test_a_line_has_what_any_sentence_has():
+def test_join_translations_has_the_flags_of_any_sentence():
     flags = Flag("copied", "most of the source"), Flag("numbers", "7")
     sentences = [one_of("a", warnings=flags[:1]), one_of("b", source_truncated=True), one_of("c", warnings=flags)]
     line = join_translations("x", sentences, ["", ""])

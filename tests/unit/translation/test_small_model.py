@@ -116,7 +116,7 @@ def test_a_model_that_the_core_does_not_compute_in_int8_translates_in_its_own_pr
     assert notes[0].startswith("it translates in fp32 unless --precision says otherwise: ")
 
 
-def test_elsewhere_than_on_the_cpu_an_int8_model_translates_in_fp32(original, tmp_path):
+def test_int8_model_loaded_on_another_device_has_precision_fp32(original, tmp_path):
     export_small(original, tmp_path / "small", "int8")
     assert load_bundle(tmp_path / "small", device="meta").decode.precision == "fp32"
 

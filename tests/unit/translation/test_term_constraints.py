@@ -142,7 +142,7 @@ def test_a_vocabulary_that_cannot_write_a_form_says_so(translator, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_team_has_terms_as_well(make_model_dir):
+def test_translator_team_applies_terms(make_model_dir):
     path = make_model_dir()
     alone = Translator.load(path).translate(LINES, terms=TERMS)
     with TranslatorTeam.of(path, 2, device="cpu") as team:

@@ -67,7 +67,7 @@ def test_one_line_in_is_one_translation_out_in_order(translator, sentences):
         assert alone.score == pytest.approx(translation.score, rel=1e-6, abs=1e-4)
 
 
-def test_the_batches_change_nothing(translator, sentences):
+def test_translations_do_not_depend_on_batch_tokens(translator, sentences):
     lines = [*sentences, *ODD_LINES]
     texts = [[t.text for t in translator.translate(lines, batch_tokens=tokens)] for tokens in (1, 97, 9_999)]
     assert texts[0] == texts[1] == texts[2]
@@ -299,7 +299,7 @@ def test_an_empty_target_scores_its_end_and_an_empty_source_is_allowed(translato
     assert all(-1e3 < score < 0 for score in scores)
 
 
-def test_pairs_must_pair_up(translator):
+def test_score_rejects_unequal_numbers_of_lines(translator):
     with pytest.raises(DataError, match="2 source lines but 1 target lines"):
         translator.score(["a", "b"], ["c"])
 

@@ -100,7 +100,7 @@ def test_lines_are_split_where_the_model_was_trained_on_fewer_sentences(knowing,
     assert numbers(knowing(), split="never", familiar=False) == [0, 0, 0, 0]
 
 
-def test_a_whole_line_is_translated_as_ever(knowing, make_bundle):
+def test_unsplit_lines_have_the_translations_of_models_without_statistics(knowing, make_bundle):
     plain = Translator(make_bundle(**COMPILED))
     texts = [translation.text for translation in plain.translate(LINES)]
     for translator, settings in ((knowing(3), {"source_lang": "de"}), (knowing(), {"split": "never"})):
@@ -247,7 +247,7 @@ def test_language_tag_is_not_part_of_the_source_in_warnings(make_bundle, monkeyp
 # As the model directory says it
 
 
-def test_a_model_directory_keeps_what_lines_were_like(make_model_dir):
+def test_load_reads_the_line_statistics_of_a_model_directory(make_model_dir):
     counter = LineCounter()
     counter.add("Ein Hund.", "A dog.", 4, 4)
     statistics = counter.statistics()
@@ -335,7 +335,7 @@ def test_list_markers_are_kept_as_structure(knowing, marker):
     assert upper.text == marker + translator.translate([plain.upper()], source_lang="de")[0].text
 
 
-def test_a_list_marker_is_text_for_a_raw_translation_and_with_a_prefix(knowing):
+def test_list_markers_are_text_in_raw_translations_and_with_prefixes(knowing):
     translator, line = knowing(), "- Ein Hund rennt."
     raw, prefixed = translator.translate([line], raw=True)[0], translator.translate([line], prefix="- A")[0]
     assert raw.score == pytest.approx(translator.score([line], [raw.text])[0])
@@ -348,7 +348,7 @@ def test_a_line_with_a_list_marker_is_one_part_of_a_stream(knowing):
     assert [part.text for part in parts] == [one.text for one in translator.translate(lines, source_lang="de")]
 
 
-def test_stray_spaces_change_no_translation_and_blank_lines_stay(knowing):
+def test_stray_spaces_do_not_change_translations_and_blank_lines_stay_blank(knowing):
     translator = knowing()
     plain, stray, blank = translator.translate(["Ein Hund rennt.", "  Ein   Hund rennt. ", "   "])
     assert (stray.source, stray.text) == ("  Ein   Hund rennt. ", plain.text)

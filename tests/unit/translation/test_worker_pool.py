@@ -52,7 +52,7 @@ def printed(translations):
     ],
     ids=lambda settings: " ".join(settings),
 )
-def test_a_team_translates_as_one(team, model, sentences, settings):
+def test_team_translates_as_a_single_translator(team, model, sentences, settings):
     lines = [*sentences, "", *reversed(sentences)]
     seen = []
     found = team.translate(lines, **settings, on_progress=seen.append)
@@ -75,7 +75,7 @@ def test_prefixes_go_with_their_lines(team, model, sentences):
 
 
 @pytest.mark.parametrize("lines", [[], ["Ein Hund."], [""]])
-def test_fewer_lines_than_processes_are_no_matter(team, model, lines):
+def test_team_translates_fewer_lines_than_processes(team, model, lines):
     assert printed(team.translate(lines)) == printed(Translator.load(model).translate(lines))
 
 

@@ -205,6 +205,6 @@ def test_every_row_is_written_or_dropped_for_one_reason(pairs, fix, drop):
     assert all(row.reasons for row in found if row.after != row.before)
 
 
-def test_the_kinds_are_findings():
+def test_fixable_droppable_and_default_kinds_are_kinds_of_findings():
     assert {*FIXABLE} < {*DROPPABLE} == {*KINDS} - {"unequal_files", "leakage", "overlap"}
     assert {*DEFAULT_DROP} < {*DROPPABLE}

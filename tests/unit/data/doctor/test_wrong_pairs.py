@@ -74,5 +74,5 @@ def test_large_corpus_is_examined_in_blocks_and_the_text_says_so(monkeypatch):
     assert wrong_lines(found, 1_010)[0].startswith("about 2.5 % of the training pairs look wrong of 400 that were")
 
 
-def test_the_kinds_are_serious_findings():
+def test_kinds_of_wrong_pairs_are_serious_findings():
     assert {KINDS[name].severity for name in WORDS} == {"serious"}

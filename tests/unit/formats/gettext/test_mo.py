@@ -57,7 +57,7 @@ def test_messages_are_pairs_with_their_numbers_in_either_byte_order(tmp_path, or
         read(path, compiled(MESSAGES, order), Wanted(None, "en", "fr"))
 
 
-def test_without_a_header_it_is_utf8(tmp_path):
+def test_mo_files_without_a_header_are_read_as_utf8(tmp_path):
     pairs = read(tmp_path / "m.mo", compiled([(b"yes", "jä".encode())]))
     assert [(pair.source, pair.target) for pair in pairs] == [("yes", "jä")]
     assert read(tmp_path / "m.mo", compiled([])) == []
@@ -79,7 +79,7 @@ def test_mo_files_of_babel_are_read_as_by_the_standard_library(tmp_path, data_di
     assert not Counter((a.replace("\n", " "), b.replace("\n", " ")) for a, b in expected) - found
 
 
-def test_a_fuzzy_message_is_not_in_it(tmp_path):
+def test_fuzzy_messages_are_not_in_mo_files_of_babel(tmp_path):
     catalog = Catalog(locale="de")
     catalog.add("a", "b", flags=["fuzzy"])
     catalog.add("c", "d")
@@ -110,12 +110,12 @@ OVERLAPPING = b"".join([struct.pack("<7I", 0x950412DE, 0, 50, 28, 28, 0, 28), st
         (compiled([(b"", b"Content-Type: text/plain; charset=x\n")]), "declares the encoding 'x'"),
     ],
 )
-def test_a_damaged_one_is_refused(tmp_path, data, message):
+def test_damaged_mo_files_are_rejected(tmp_path, data, message):
     with pytest.raises(DataError, match=rf"m\.mo,? {message}"):
         read(tmp_path / "m.mo", data)
 
 
-def test_every_cut_is_found(tmp_path):
+def test_mo_files_cut_off_anywhere_are_rejected(tmp_path):
     for length in range(len(WHOLE) - 1):  # the last byte is the NUL behind the last text
         with pytest.raises(DataError):
             read(tmp_path / "m.mo", WHOLE[:length])

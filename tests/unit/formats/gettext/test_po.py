@@ -134,7 +134,7 @@ def test_the_rule_of_the_header_tells_the_form_for_one(tmp_path, rule, count, ex
     assert texts(pairs) == [("file", expected[0]), ("files", expected[1])]
 
 
-def test_entries_that_are_alike_are_all_pairs(tmp_path):
+def test_repeated_po_entries_are_all_read(tmp_path):
     assert texts(read(tmp_path, 'msgid "a"\nmsgstr "1"\n\nmsgid "a"\nmsgstr "2"\n\nmsgid "a"\nmsgstr "1"\n')) == [
         ("a", "1"),
         ("a", "2"),

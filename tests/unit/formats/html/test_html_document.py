@@ -87,7 +87,7 @@ def texts(document):
         ("<script>never ends</p>", [], None),
     ],
 )
-def test_texts_of_a_page(page, segments, filled, read_text, translated):
+def test_segments_of_html_pages_and_pages_filled_with_translations(page, segments, filled, read_text, translated):
     document = read_text(read_html, page)
     assert texts(document) == segments
     if filled is not None:

@@ -31,7 +31,7 @@ from clearhead.formats.html.references import habits, resolved
         ("&#1114111;", "\U0010ffff"),
     ],
 )
-def test_numbers(reference, character):
+def test_numeric_references_are_resolved_as_html_defines(reference, character):
     for is_attribute in (False, True):
         assert resolved(f"x{reference} y", is_attribute=is_attribute) == f"x{character} y"
 

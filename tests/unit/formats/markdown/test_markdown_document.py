@@ -96,7 +96,7 @@ def texts(document):
         ("", [], ""),
     ],
 )
-def test_prose_of_a_page(page, segments, filled, read_text, translated):
+def test_segments_of_markdown_pages_and_pages_filled_with_translations(page, segments, filled, read_text, translated):
     document = read_text(read_markdown, page)
     if segments is not None:
         assert texts(document) == segments

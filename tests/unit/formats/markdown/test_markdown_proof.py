@@ -59,7 +59,7 @@ def at_word_ends(text, mark):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_its_own_text_leaves_a_page_as_it_is(page, read_text):
+def test_markdown_filled_with_its_own_text_is_unchanged(page, read_text):
     document = read_text(read_markdown, page)
     assert document.filled([Filling(segment.text) for segment in document.segments]).decode() == page
 

@@ -57,7 +57,7 @@ def test_separators_are_names_or_signs(said, separator):
 
 
 @pytest.mark.parametrize("first", ["", "#hashtag\tx", "# separator:tab", "a", "#separators:tab", "#column:1"])
-def test_other_first_lines_are_text(first):
+def test_anki_format_is_none_for_other_first_lines(first):
     assert anki_format([first, "#separator:tab"]) is None
 
 

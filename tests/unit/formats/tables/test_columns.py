@@ -69,11 +69,11 @@ def chosen(rows, wanted=None, **more):
         ([["en", "score", "de"], ["a", "0.5", "b"]], (0, 2, True)),
     ],
 )
-def test_without_a_wish_the_file_says_which(rows, columns):
+def test_columns_are_chosen_by_the_header_or_their_order(rows, columns):
     assert chosen(rows) == columns
 
 
-def test_a_wish_is_followed():
+def test_columns_are_chosen_by_given_numbers_and_names():
     assert chosen([["a", "b", "c"]], (3, 1)) == (2, 0, False)
     assert chosen([["id", "de", "en"]], (3, 2)) == (2, 1, True)
     assert chosen([["x", "y z"], ["1", "2"]], ("y z", "x")) == (1, 0, True)

@@ -65,7 +65,7 @@ def test_sep_line_of_excel_is_not_a_row(tmp_path):
 
 
 @pytest.mark.parametrize("first", ['sep="', "sep=\r;", "sep=", "sep=;;"])
-def test_a_line_that_only_looks_like_it_is_a_row(tmp_path, first):
+def test_lines_resembling_the_sep_line_of_excel_are_rows(tmp_path, first):
     path = written(tmp_path / "p.csv", f"{first}\nja,yes\nnein,no\n")
     pairs = list(read_pairs([path], tolerated=0.5))
     assert [bool(pair.defect) for pair in pairs] == [True, False, False]

@@ -32,7 +32,7 @@ def test_a_column_of_a_csv_is_replaced_and_nothing_else(read, rows, separator, l
     assert list(csv.reader(io.StringIO(found, newline=""), delimiter=separator)) == expected
 
 
-def test_a_column_in_its_place(read, fill, places):
+def test_translations_replace_the_cells_of_a_single_column(read, fill, places):
     written = '\ufeffid;name;n\r\n1;"Ein ""Hund""";2\r\n2;Hund;3\r\n\r\n3; "Ein\nHund";4'
     document = read("a.csv", written, columns=["name"])
     assert places(document) == [(2, 'Ein "Hund"'), (3, "Hund"), (5, "Ein\nHund")]
@@ -43,7 +43,7 @@ def test_a_column_in_its_place(read, fill, places):
     )
 
 
-def test_a_column_into_another(read, fill):
+def test_translations_of_one_column_fill_another(read, fill):
     written = "en,de,n\nDog,,1\nCat,Katze,2\nMouse\nBird,"
     document = read("a.csv", written, columns=["en", "de"])
     assert [(one.text, one.translation, one.is_finished) for one in document.segments] == [
