@@ -165,7 +165,7 @@ async def _serve(server: _Server, service: Service, listener: socket.socket) -> 
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         host, port = listener.getsockname()[:2]
-        log_event(logging.INFO, event="listening", host=host, port=port, page=_page_address(host, port))
+        log_event(logging.INFO, event="listening", host=host, port=port)
         loading = asyncio.ensure_future(asyncio.to_thread(service.load))
         stopping = asyncio.create_task(ended.wait())
         await asyncio.wait({loading, stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -176,9 +176,11 @@ async def _serve(server: _Server, service: Service, listener: socket.socket) -> 
             except ClearheadError as error:
                 problem = error
             else:
-                log_event(logging.INFO, event="ready", models=list(service.models.served))
+                names = list(service.models.served)
+                log_event(logging.INFO, event="ready", models=names, page=_page_address(host, port))
                 problem = await _watch(service, asked, stopping, serving)
         await _drain(service)
+        await asyncio.gather(loading, return_exceptions=True)  # a shutdown lets it fail
         return problem
     finally:
         server.should_exit = True

@@ -407,23 +407,28 @@ def test_a_request_that_is_stuck_does_not_keep_the_server_from_ending(start_serv
     assert server.wait_for("stuck")["level"] == "error"
 
 
-def verify_without_end():
-    """Let the verification of a reloaded model search until its search is cancelled."""
+def verify_without_end(loads=1):
+    """Let the verification of a model search until its search is cancelled, except that of the first `loads`."""
     from clearhead.serving import service
 
-    load_model = service.load_model
+    load_model, left = service.load_model, iter(range(loads))
 
-    def reload_model(source, *, device, as_served):
+    def load(source, *, device, as_served):
+        if next(left, None) is not None:
+            return load_model(source, device=device, as_served=as_served)
         asked = as_served(load_model(source, device=device).translator)
         log_event(logging.INFO, event="verifying")
         while True:
             asked.translate(["Ein Hund."])
 
-    def load_once(source, **how):
-        service.load_model = reload_model
-        return load_model(source, **how)
+    service.load_model = load
 
-    service.load_model = load_once
+
+def test_sigterm_while_a_model_is_loading_ends_the_server_without_an_error(start_server, models):
+    server = start_server(str(models["de-en"]), wait=False, first=partial(verify_without_end, loads=0))
+    server.wait_for("verifying")
+    assert server.end() == 0
+    assert [one["event"] for one in server.events()] == ["listening", "verifying", "ending"]
 
 
 def test_a_model_that_is_being_reloaded_does_not_keep_the_server_from_ending(start_server, models):
