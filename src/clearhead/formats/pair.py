@@ -78,6 +78,10 @@ class SentencePair:
         return replace(self, source=self.target, target=self.source, links=links)
 
 
+EMPTY = "empty"
+"""Format of a file without anything from which a format could be detected."""
+
+
 @dataclass(frozen=True)
 class PairFile:
     """An open file of sentence pairs."""
@@ -98,7 +102,7 @@ class PairFile:
     @property
     def read_as(self) -> str:
         """Description of the format and the reading direction."""
-        return f"{self.format}; from {self.sides[0]} to {self.sides[1]}"
+        return self.format if self.format == EMPTY else f"{self.format}; from {self.sides[0]} to {self.sides[1]}"
 
     def swapped(self) -> PairFile:
         """Return the file with source and target exchanged."""

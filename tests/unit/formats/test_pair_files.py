@@ -198,7 +198,10 @@ def test_a_file_without_columns_is_refused_at_once(tmp_path, name, text, message
 def test_blank_lines_are_empty_pairs_and_an_empty_file_has_none(tmp_path):
     assert texts(read_pairs([written(tmp_path / "a.tsv", "\n \n\t\n")])) == [("", ""), ("", ""), ("", "")]
     assert texts(read_pairs([written(tmp_path / "a.csv", "\n,\n")])) == [("", ""), ("", "")]
-    assert texts(read_pairs([written(tmp_path / "b.csv", "")])) == []
+    told: list[str] = []
+    empty = [written(tmp_path / name, "") for name in ("b.csv", "b.jsonl")]
+    assert texts(read_pairs(empty, swap=True, on_open=lambda files: told.extend(described(files)))) == []
+    assert told == [f"{empty[0]}, {empty[1]}: empty"]
 
 
 def test_holds_pairs_distinguishes_tables_from_text(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 from clearhead.errors import DataError
 from clearhead.files import parse_json
 from clearhead.files.streams import display_name, open_output, read_lines
-from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
+from clearhead.formats.pair import EMPTY, LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
 from clearhead.formats.tables.columns import choose_columns, language_named
 from clearhead.formats.tables.pairs import SHOWN_CHARACTERS, read_head
 from clearhead.text.lines import segment_on_one_line
@@ -47,7 +47,7 @@ def open_json_lines(path: str, wanted: Wanted) -> PairFile:
     rows = [_inner(row) if is_nested else row for row in objects]
     source, target = _chosen(path, [row for row in rows if row is not None], wanted) if objects else ("", "")
     lines = read_lines(path) if os.path.isfile(path) else chain(head, lines)  # a pipe can be read only once
-    name = "JSON lines" + (f", under {TRANSLATION!r}" if is_nested else "") if objects else "empty"
+    name = "JSON lines" + (f", under {TRANSLATION!r}" if is_nested else "") if objects else EMPTY
     pairs, languages = _pairs(path, lines, is_nested, source, target), (language_named(source), language_named(target))
     return PairFile(path, name, (repr(source), repr(target)), pairs, languages)
 

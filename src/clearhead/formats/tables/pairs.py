@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from clearhead.errors import DataError
 from clearhead.files.streams import display_name, read_lines
-from clearhead.formats.pair import Columns, PairFile, SentencePair, Wanted
+from clearhead.formats.pair import EMPTY, Columns, PairFile, SentencePair, Wanted
 from clearhead.formats.tables.anki import anki_format, text_of_html
 from clearhead.formats.tables.columns import TwoColumns, choose_columns
 from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat, TableRow
@@ -51,7 +51,7 @@ def open_table(
     # A regular file is read again from the start, and opened only when iteration begins; a pipe can be read only once.
     lines = read_lines(path) if os.path.isfile(path) else chain(head, lines)
     width = len(chosen.names) or max(Counter(map(len, rows)).most_common(1), default=(0, 0))[0]
-    words = f"{written.name}, {width} columns" + (" with a header" if chosen.has_header else "") if width else "empty"
+    words = f"{written.name}, {width} columns" + (" with a header" if chosen.has_header else "") if width else EMPTY
     pairs = _pairs(path, lines, written, chosen, width)
     is_unnamed = bool(width) and not chosen.names
     return PairFile(path, words, chosen.sides(), pairs, chosen.languages(), is_unnamed)
