@@ -152,7 +152,7 @@ def evaluate(
     for path in (model, results.compare):
         if path is not None:
             model_directory(path)  # what is not there is refused before an hour of translating
-    evaluated, others = partial(_evaluated, given, judging, gold, decoding), decoding.ensemble or ()
+    evaluated, others = partial(_evaluated, given, text.swap, judging, gold, decoding), decoding.ensemble or ()
     if model is None:
         made_elsewhere = list(read_lines(text.hypothesis or "")) if text.pairs else given.sources
         evaluation = ModelEvaluation.of_texts(made_elsewhere, given.targets, intervals=True, **judging.settings)
@@ -183,6 +183,7 @@ def evaluate(
 
 def _evaluated(
     given: GivenPairs,
+    is_swapped: bool,
     judging: JudgingOptions,
     gold: GoldOptions,
     decoding: TranslatorOptions,
@@ -190,12 +191,15 @@ def _evaluated(
     ensemble: Sequence[Path] = (),
 ) -> ModelEvaluation:
     """Evaluate a model, and report what is notable in its translations."""
-    from clearhead.translation.test_set import evaluate_model
+    from clearhead.translation.test_set import evaluate_model, seems_swapped
     from clearhead.translation.worker_pool import TranslatorTeam
 
     options: dict[str, Any] = {"name": given.name, **vars(gold), **judging.settings, **decoding.settings}
     with TranslatorTeam.of(path, decoding.workers, device=decoding.device, ensemble=ensemble) as translator:
         evaluation = evaluate_model(translator, given.sources, given.targets, intervals=True, stage=progress, **options)
+        if seems_swapped(translator, evaluation, given.sources, **decoding.settings):
+            remedy = "leave out" if is_swapped else "add"
+            notice(f"{given.name}: {path} seems to translate the references into the sources; {remedy} --swap")
     notices = TranslationNotices(given.name, translator)
     notices.add([(f"line {number}", result) for number, result in enumerate(evaluation.translations, start=1)])
     notices.tell()

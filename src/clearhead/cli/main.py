@@ -41,8 +41,9 @@ class Commands(TyperGroup):
             error.message = error.message.removeprefix("Value error, ")
             raise
         except Exception as error:
+            refused: Any = error
             if possibilities := getattr(error, "possibilities", None):
-                error.possibilities = possibilities[:1]  # typer prints them in alphabetical order
+                refused.possibilities = possibilities[:1]  # typer prints them in alphabetical order
             raise
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self, Unpack
 
 from clearhead.config import DecodeChanges
 from clearhead.config.choices import MetricName, Tokenization
+from clearhead.errors import ClearheadError
 from clearhead.evaluation import (
     DEFAULT_METRICS,
     AlignmentScores,
@@ -32,6 +33,10 @@ NEAR = 0.5
 """Least similarity of a test sentence to a training sentence, in words as in a translation memory, to count as near."""
 MOST_COMPARED = 500_000
 """Most training pairs with which a test set is compared."""
+
+_POOR_SCORE = 40.0
+"""Score in percent of every metric below which the sides of a test set may be exchanged."""
+_PAIRS_SCORED = 20
 
 TITLES: Mapping[MetricName, str] = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++"}
 PARTS = {
@@ -196,6 +201,27 @@ def evaluate_model(
     )
     sha256 = translator.bundle.model_sha256 or ""
     return replace(evaluation, scores=scores, translations=translations, model_sha256=sha256, alignment=alignment)
+
+
+def seems_swapped(
+    translator: Translator, evaluation: ModelEvaluation, sources: Sequence[str], **settings: Unpack[DecodeChanges]
+) -> bool:
+    """Return whether a model with poor scores finds the sources much likelier as translations of their references.
+
+    That is, whether a token of the first ones costs it less than half as many nats. False if that cannot be scored.
+    """
+    if any(metric.score >= _POOR_SCORE for metric in evaluation.scores.metrics.values()):
+        return False
+    sides = sources[:_PAIRS_SCORED], evaluation.references[:_PAIRS_SCORED]
+    try:
+        given, exchanged = (
+            -sum(translator.score(read, written, **settings))
+            / sum(map(len, translator.bundle.tokenizer.encode_targets(written)))
+            for read, written in (sides, sides[::-1])
+        )
+    except ClearheadError:  # such as a reference without the language tag of its source
+        return False
+    return 2 * exchanged < given
 
 
 def near_training(run: Path, sources: Sequence[str]) -> list[bool] | None:

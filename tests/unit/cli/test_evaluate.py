@@ -16,7 +16,10 @@ from clearhead.files import file_sha256
 from clearhead.training.evaluations import evaluations
 from clearhead.translation.translator import Translator
 from commands import clearhead
+from small_runs import ENGLISH, GERMAN
 
+NUMBERS = Path(__file__).parents[2] / "compat/0.1.0/run/model"
+"""A model of German numbers."""
 KEYS = [
     "bleu",
     "bleu_signature",
@@ -240,6 +243,17 @@ def test_columns_and_direction_of_a_test_set_can_be_chosen(run_command, test_set
         found = json.loads(result.stdout)
         assert {name: found[name] for name in KEYS[:8]} == {name: expected[name] for name in KEYS[:8]}
     assert f"line by line, swapped: from {files[1]} to {files[3]}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("sides", "flags", "remedy"),
+    [((ENGLISH, GERMAN), [], "add"), ((GERMAN, ENGLISH), ["--swap"], "leave out"), ((GERMAN, ENGLISH), [], None)],
+)
+def test_evaluate_notices_that_the_sides_are_exchanged(run_command, write_lines, sides, flags, remedy):
+    pairs = write_lines("p.tsv", *("\t".join(f"{words[n]} {words[n - 1]}" for words in sides) for n in range(10)))
+    said = run_command(evaluate, NUMBERS, "--pairs", pairs, *flags).stderr
+    assert ("seems to translate" in said) == (remedy is not None)
+    assert f"{NUMBERS} seems to translate the references into the sources; {remedy} --swap" in said or not remedy
 
 
 def test_evaluate_rejects_a_pairs_row_without_a_tab(run_command, make_model_dir, write_lines):
