@@ -146,7 +146,7 @@ _ADVICE = "learn one with `clearhead optimize MODEL --source FILE --target FILE`
 
 
 def _sha256(arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the hash of a file's arrays; unlike model weights they have no hash in config.json."""
+    """Return the hash of a file's arrays."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} torch.{array.dtype} {array.shape}".encode())  # as PyTorch names the type

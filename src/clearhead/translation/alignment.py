@@ -217,12 +217,11 @@ def choose_head(
     return best, best_agreement
 
 
-def save_head(path: Path, model: Mapping[str, str], *, head: AlignmentHead, agreement: float) -> None:
-    """Write alignment.json.
+def save_head(path: Path, _model: Mapping[str, str], *, head: AlignmentHead, agreement: float) -> None:
+    """Write alignment.json; its checksum in config.json makes it part of the model (`SideFiles`).
 
     Args:
         path: Path of the file.
-        model: Hashes that identify the model (`Bundle.identity`).
         head: The head, from `choose_head`.
         agreement: Its agreement with occlusion, from `choose_head`.
 
@@ -230,7 +229,7 @@ def save_head(path: Path, model: Mapping[str, str], *, head: AlignmentHead, agre
         ModelError: If it cannot be written.
     """
     with os_error_as(ModelError, f"cannot write {path}"):
-        write_json(path, {**head._asdict(), "agreement": round(agreement, 4), **model})
+        write_json(path, {**head._asdict(), "agreement": round(agreement, 4)})
 
 
 def guided_head_of(bundle: Bundle) -> AlignmentHead | None:

@@ -128,19 +128,18 @@ def calibration_of(bundle: Bundle) -> Calibration | None:
     return Calibration(slope, offset)
 
 
-def save_calibration(path: Path, model: Mapping[str, str], *, calibration: Calibration) -> None:
-    """Write quality.json.
+def save_calibration(path: Path, _model: Mapping[str, str], *, calibration: Calibration) -> None:
+    """Write quality.json; its checksum in config.json makes it part of the model (`SideFiles`).
 
     Args:
         path: Path of the file.
-        model: Hashes that identify the model (`Bundle.identity`).
         calibration: The model's own.
 
     Raises:
         ModelError: If it cannot be written.
     """
     with os_error_as(ModelError, f"cannot write {path}"):
-        write_json(path, {**{name: round(value, 4) for name, value in calibration._asdict().items()}, **model})
+        write_json(path, {name: round(value, 4) for name, value in calibration._asdict().items()})
 
 
 def _is_number(value: object) -> TypeGuard[float]:
