@@ -6,7 +6,6 @@ made so that translations end by themselves and differ from source to source: se
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import warnings
@@ -17,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import tokenizers
 import torch
 import transformers
@@ -28,19 +26,7 @@ from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as
 from clearhead.data.demo_corpus import generate
 from clearhead.text.languages import LOCALES
 from commands import run
-
-__all__ = [
-    "FORMS",
-    "OTHER_WEIGHTS",
-    "PUBLISHED",
-    "Language",
-    "Published",
-    "bert2bert",
-    "import_it",
-    "pairs",
-    "read_model",
-    "read_tokenizer",
-]
+from sentencepiece_models import pieces_of, sentencepiece_model
 
 NUM_TOKENS = 24  # so many pieces of text follow each other; the tests search up to 40 tokens
 SHARPNESS = 2.0  # length of an embedding: some pieces are far likelier than others
@@ -102,26 +88,6 @@ def pairs(source: str, target: str, number: int = 40) -> list[tuple[str, str]]:
 def texts() -> list[str]:
     """Return texts of all locales, Japanese among them."""
     return [pair.target for pair in generate(2_500, seed=3, num_test=0, locales=LOCALES).train]
-
-
-def sentencepiece_model(lines: Iterable[str], vocab_size: int, kind: str = "unigram", **settings: Any) -> bytes:
-    """Train a model as sentencepiece does."""
-    made = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=made,
-        vocab_size=vocab_size,
-        model_type=kind,
-        minloglevel=2,
-        **settings,
-    )
-    return made.getvalue()
-
-
-def pieces_of(model: bytes) -> list[str]:
-    """Return the pieces of a sentencepiece model by its own ids."""
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    return [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

@@ -32,7 +32,6 @@ from published import (
     pairs,
     read_model,
     read_tokenizer,
-    sentencepiece_model,
     texts,
 )
 
@@ -47,6 +46,7 @@ from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 from commands import run
 from every_run import slow
+from sentencepiece_models import sentencepiece_model
 
 LIMIT = 40
 """Target tokens; few translations come near."""

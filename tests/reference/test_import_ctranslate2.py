@@ -19,12 +19,13 @@ from typing import Any
 import ctranslate2
 import numpy as np
 import pytest
+import sentencepiece
 import test_import
 import tokenizers
 import torch
 import transformers
 from ctranslate2.specs import TransformerSpec, common_spec
-from published import Published, pairs, read_model, read_tokenizer, sentencepiece_model, texts, write_json
+from published import Published, pairs, read_model, read_tokenizer, texts, write_json
 from test_added_tokens import grow
 from typer.testing import CliRunner
 
@@ -34,6 +35,7 @@ from clearhead.interop.import_model import import_path
 from clearhead.translation.translator import Translator
 from commands import run
 from every_run import slow
+from sentencepiece_models import pieces_of, sentencepiece_model
 
 LIMIT = 40
 TOKENIZERS = ("tokenizer.json", "source.spm", "target.spm", "sentencepiece.bpe.model", "spiece.model")
@@ -331,10 +333,7 @@ def model_file() -> bytes:
     ],
 )
 def test_scores_of_opennmt_and_fairseq_models_equal_those_of_ctranslate2(tmp_path, model_file, positions, pre_norm):
-    import sentencepiece
-
-    own = sentencepiece.SentencePieceProcessor(model_proto=model_file)
-    pieces = [own.id_to_piece(number) for number in range(3, own.get_piece_size())]
+    own, pieces = sentencepiece.SentencePieceProcessor(model_proto=model_file), pieces_of(model_file)[3:]
     is_fairseq = positions == "fairseq"
     special = ["<s>", "<blank>", "</s>", "<unk>"] if is_fairseq else ["<unk>", "<blank>", "<s>", "</s>"]
     config = {"decoder_start_token": "</s>", "add_source_eos": True} if is_fairseq else {}
@@ -368,10 +367,7 @@ def test_scores_of_opennmt_and_fairseq_models_equal_those_of_ctranslate2(tmp_pat
 
 
 def test_scores_of_an_argos_translate_package_equal_those_of_ctranslate2(tmp_path, model_file):
-    import sentencepiece
-
-    own = sentencepiece.SentencePieceProcessor(model_proto=model_file)
-    pieces = [own.id_to_piece(number) for number in range(3, own.get_piece_size())]
+    own, pieces = sentencepiece.SentencePieceProcessor(model_proto=model_file), pieces_of(model_file)[3:]
     package = tmp_path / "translate-de_en-1_9"
     package.mkdir()
     fill(package / "model", tokens=["<unk>", "<blank>", "<s>", "</s>", *pieces], config={}, positions=None)

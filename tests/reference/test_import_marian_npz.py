@@ -19,7 +19,7 @@ import pytest
 import torch
 import transformers
 from ctranslate2.converters import marian as marian_converter
-from published import pairs, pieces_of, read_tokenizer, sentencepiece_model, texts
+from published import pairs, read_tokenizer, texts
 from torch import nn
 from typer.testing import CliRunner
 
@@ -31,6 +31,7 @@ from clearhead.interop.import_model import import_path
 from clearhead.interop.rewrites import resolved
 from clearhead.translation.translator import Translator
 from every_run import slow
+from sentencepiece_models import pieces_of, sentencepiece_model
 
 LIMIT = 40
 SHAPE = {

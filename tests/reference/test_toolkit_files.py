@@ -6,7 +6,6 @@ library.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
@@ -31,6 +30,7 @@ from clearhead.interop.import_model import import_path
 from clearhead.interop.readers.foreign_config import read_yaml
 from clearhead.translation.translator import Translator
 from every_run import one_in
+from sentencepiece_models import pieces_of, sentencepiece_model
 
 BIASES = {"attention_bias": True, "network_bias": True}
 
@@ -417,15 +417,7 @@ def run_import(path: Path, output: Path, *options: str) -> str:
 
 def trained_on(words: list[str]) -> bytes:
     """Return a sentencepiece model."""
-    file = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([" ".join(words)] * 9),
-        model_writer=file,
-        vocab_size=60,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    return file.getvalue()
+    return sentencepiece_model([" ".join(words)] * 9, 60)
 
 
 def with_words(monkeypatch, *lists: list[str]) -> None:
@@ -464,7 +456,7 @@ def test_codes_of_fastbpe_are_taken_too(there, tmp_path, monkeypatch):
 def test_each_side_of_fairseq_may_have_a_sentencepiece_model(there, tmp_path, monkeypatch):
     sides = {"de": trained_on(["Hund", "Hunde", "rennt"]), "en": trained_on(["dog", "dogs", "runs"])}
     own = {name: sentencepiece.SentencePieceProcessor(model_proto=model) for name, model in sides.items()}
-    pieces = {name: [one.id_to_piece(number) for number in range(3, one.get_piece_size())] for name, one in own.items()}
+    pieces = {name: pieces_of(model)[3:] for name, model in sides.items()}
     with_words(monkeypatch, pieces["de"], pieces["en"])
     fairseq(there)
     for name, model in sides.items():
@@ -523,8 +515,7 @@ def test_joeynmt_splits_into_parts_that_its_vocabulary_has(there, tmp_path, monk
 
 def test_joeynmt_keeps_sentencepiece_to_its_vocabulary(there, tmp_path, monkeypatch):
     model = trained_on(["hund", "hunde", "rennt"])
-    own = sentencepiece.SentencePieceProcessor(model_proto=model)
-    pieces = [own.id_to_piece(number) for number in range(3, own.get_piece_size())]
+    own, pieces = sentencepiece.SentencePieceProcessor(model_proto=model), pieces_of(model)[3:]
     longest = max(own.encode("hunde rennt", out_type=str), key=len)
     pieces.remove(longest)
     with_words(monkeypatch, pieces)
@@ -547,8 +538,7 @@ def test_joeynmt_keeps_sentencepiece_to_its_vocabulary(there, tmp_path, monkeypa
 
 def test_opennmt_names_what_splits_its_text(there, tmp_path, monkeypatch):
     model = trained_on(["hund", "hunde", "rennt"])
-    own = sentencepiece.SentencePieceProcessor(model_proto=model)
-    pieces = [own.id_to_piece(number) for number in range(3, own.get_piece_size())]
+    own, pieces = sentencepiece.SentencePieceProcessor(model_proto=model), pieces_of(model)[3:]
     with_words(monkeypatch, pieces)
     names = {"src_subword_model": "data/one.model", "tgt_subword_model": "data/one.model"}
     opennmt(there, style=Style(network_bias=True), **names, transforms=["sentencepiece", "prefix"])

@@ -5,7 +5,6 @@ What comes in well is compared with transformers and CTranslate2 in tests/refere
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import zipfile
@@ -23,6 +22,7 @@ from clearhead.cli.import_model import import_model
 from clearhead.cli.translate import translate
 from clearhead.errors import ConfigError, ModelError
 from clearhead.interop.import_model import import_path
+from sentencepiece_models import pieces_of, sentencepiece_model
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "two dogs bark", "der Mann liest"] * 9
 D_MODEL, D_FF = 8, 12
@@ -65,25 +65,19 @@ def as_array(options: object) -> np.ndarray:
     return np.frombuffer(yaml.safe_dump(options).encode() + b"\0", dtype=np.int8)
 
 
+def write_model(directory: Path, vocabulary: bytes) -> None:
+    """Write a sentencepiece vocabulary, and weights that have a row for each of its pieces."""
+    (directory / "vocab.spm").write_bytes(vocabulary)
+    rows = len(pieces_of(vocabulary))
+    np.savez(directory / WEIGHTS, **parameters(rows), **{"special:model.yml": as_array(OPTIONS)})
+
+
 @pytest.fixture(scope="module")
 def published(tmp_path_factory) -> Path:
     """Return a directory with a vocabulary in sentencepiece, as Marian makes it."""
     directory = tmp_path_factory.mktemp("published") / "de-en"
     directory.mkdir()
-    file = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT),
-        model_writer=file,
-        vocab_size=80,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        eos_id=0,
-        unk_id=1,
-        bos_id=-1,
-    )
-    (directory / "vocab.spm").write_bytes(file.getvalue())
-    rows = sentencepiece.SentencePieceProcessor(model_proto=file.getvalue()).get_piece_size()
-    np.savez(directory / WEIGHTS, **parameters(rows), **{"special:model.yml": as_array(OPTIONS)})
+    write_model(directory, sentencepiece_model(TEXT, 80, eos_id=0, unk_id=1, bos_id=-1))
     search = {"models": ["/train/model.npz"], "vocabs": ["vocab.spm"] * 2, "beam-size": 3, "normalize": 0.6}
     (directory / "decoder.yml").write_text(yaml.safe_dump(search))
     return directory
@@ -158,13 +152,8 @@ def test_a_vocabulary_of_nematus_names_end_and_unknown_pieces_otherwise(director
 
 
 def test_end_and_unknown_pieces_of_a_sentencepiece_model_have_any_name(directory):
-    file = io.BytesIO()
     ids = {"eos_id": 5, "unk_id": 3, "bos_id": -1, "pad_id": -1, "eos_piece": "[END]", "unk_piece": "[UNK]"}
-    size = {"vocab_size": 60, "hard_vocab_limit": False, "minloglevel": 2}
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_writer=file, **size, **ids)
-    (directory / "vocab.spm").write_bytes(file.getvalue())
-    rows = sentencepiece.SentencePieceProcessor(model_proto=file.getvalue()).get_piece_size()
-    np.savez(directory / WEIGHTS, **parameters(rows), **{"special:model.yml": as_array(OPTIONS)})
+    write_model(directory, sentencepiece_model(TEXT, 60, **ids))
     tokenizer = import_path(directory).bundle.tokenizer
     [ids] = tokenizer.encode_sources(["☃"])
     assert ids[-2:] == [3, 5]

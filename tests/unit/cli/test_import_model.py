@@ -13,7 +13,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import sentencepiece
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -31,6 +30,7 @@ from clearhead.model import Transformer
 from clearhead.runtime.installation import pip_install
 from clearhead.translation.translator import Translator
 from every_run import slow
+from sentencepiece_models import pieces_of, sentencepiece_model
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "two dogs bark", "der Mann liest"] * 9
 
@@ -40,14 +40,10 @@ def published(tmp_path_factory) -> Path:
     """Return a directory as a Marian model is published in."""
     directory = tmp_path_factory.mktemp("published") / "opus-mt-de-en"
     directory.mkdir()
-    file = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT), model_writer=file, vocab_size=80, hard_vocab_limit=False, minloglevel=2
-    )
-    own = sentencepiece.SentencePieceProcessor(model_proto=file.getvalue())
-    pieces = ["</s>", "<unk>", *(own.id_to_piece(i) for i in range(3, own.get_piece_size())), "<pad>"]
+    file = sentencepiece_model(TEXT, 80)
+    pieces = ["</s>", "<unk>", *pieces_of(file)[3:], "<pad>"]
     for name in ("source.spm", "target.spm"):
-        (directory / name).write_bytes(file.getvalue())
+        (directory / name).write_bytes(file)
     (directory / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(pieces)}))
     settings = {"vocab_size": len(pieces), "pad_id": len(pieces) - 1, "bos_id": len(pieces) - 1, "eos_id": 0}
     sizes = {"d_model": 32, "d_ff": 48, "num_heads": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}
@@ -70,18 +66,8 @@ def published_t5(tmp_path_factory) -> Path:
     """Return a directory as a T5 is published in: more rows than pieces, copies of matrices, and several tasks."""
     directory = tmp_path_factory.mktemp("published") / "t5-tiny"
     directory.mkdir()
-    with (directory / "spiece.model").open("wb") as file:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(TEXT),
-            model_writer=file,
-            vocab_size=80,
-            hard_vocab_limit=False,
-            pad_id=0,
-            eos_id=1,
-            unk_id=2,
-            bos_id=-1,
-            minloglevel=2,
-        )
+    spiece = sentencepiece_model(TEXT, 80, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    (directory / "spiece.model").write_bytes(spiece)
     (directory / "tokenizer_config.json").write_text('{"extra_ids": 20}')
     shape = {"d_model": 32, "d_k": 16, "d_v": 16, "d_ff": 64, "num_heads": 2, "vocab_size": 128}
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import pytest
-import sentencepiece
 import tokenizers
 import torch
 from safetensors.torch import save_file
@@ -18,6 +16,7 @@ from clearhead.interop.readers.foreign_weights import read_their_weights
 from clearhead.interop.vocabularies.huggingface_files import checked_json, their_vocabulary
 from clearhead.tokenizers import tokenizer_json
 from clearhead.tokenizers.subword_encoders import TokenizersEncoder
+from sentencepiece_models import sentencepiece_model
 
 LINES = ["Ein Hund rennt.", "Zwei Hunde bellen laut.", "A dog runs."] * 20
 
@@ -37,18 +36,8 @@ def test_norms_named_gamma_and_beta_are_weight_and_bias(tmp_path):
 
 @pytest.mark.parametrize("name", ["<unk>", "[UNK]"])
 def test_unknown_pieces_have_the_id_of_the_sentencepiece_model_whatever_its_name(tmp_path, name):
-    made = io.BytesIO()
-    ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES),
-        model_writer=made,
-        vocab_size=40,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        unk_piece=name,
-        **ids,
-    )
-    (tmp_path / "spiece.model").write_bytes(made.getvalue())
+    made = sentencepiece_model(LINES, 40, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, unk_piece=name)
+    (tmp_path / "spiece.model").write_bytes(made)
     side = their_vocabulary(tmp_path, "t5", ModelConfig(vocab_size=200, pad_id=0, bos_id=0, eos_id=1)).source
     assert (side.unk_id, 2 in side.special) == (2, True)
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import re
 import sys
 
 import pytest
-import sentencepiece
 
 from clearhead.errors import ConfigError, DataError, ModelError
 from clearhead.runtime.installation import pip_install
 from clearhead.tokenizers import Tokenizer, load_vocabulary
 from clearhead.tokenizers.foreign import ForeignVocabulary, VocabularyFile, VocabularySide
 from clearhead.tokenizers.subword_encoders import byte_level_tokenizer, wordpiece_tokenizer
+from sentencepiece_models import pieces_of, sentencepiece_model
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "犬が走る", "der Mann liest ein Buch"] * 9
 LANGUAGES = {"de": 104, "en": 103}
@@ -23,18 +22,13 @@ LANGUAGES = {"de": 104, "en": 103}
 
 @pytest.fixture(scope="module")
 def model() -> str:
-    file = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT), model_writer=file, vocab_size=90, hard_vocab_limit=False, minloglevel=2
-    )
-    return base64.b64encode(file.getvalue()).decode()
+    return base64.b64encode(sentencepiece_model(TEXT, 90)).decode()
 
 
 @pytest.fixture(scope="module")
 def side(model) -> VocabularySide:
     """Return pieces numbered as in fairseq, with a gap before the languages."""
-    own = sentencepiece.SentencePieceProcessor(model_proto=base64.b64decode(model))
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", *(own.id_to_piece(i) for i in range(3, own.get_piece_size()))]
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(base64.b64decode(model))[3:]]
     pieces = [*pieces, *[None] * (103 - len(pieces)), "__en__", "__de__"]
     return VocabularySide(
         speller="sentencepiece", model=model, pieces=tuple(pieces), special=(0, 1, 2, 3, 103, 104), unk_id=3

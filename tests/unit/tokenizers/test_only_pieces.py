@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import random
 import sys
 
@@ -12,24 +11,14 @@ import sentencepiece
 
 from clearhead.errors import ModelError
 from clearhead.tokenizers.subword_encoders import only_pieces, sentencepiece_pieces
+from sentencepiece_models import sentencepiece_model
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde <sep> bellen", "der Mann liest", "日本語の本", "😀 lacht"] * 9
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
 def model(request) -> bytes:
-    file = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT),
-        model_writer=file,
-        vocab_size=400,
-        hard_vocab_limit=False,
-        model_type=request.param,
-        byte_fallback=True,
-        user_defined_symbols=["<sep>"],
-        minloglevel=2,
-    )
-    return file.getvalue()
+    return sentencepiece_model(TEXT, 400, request.param, byte_fallback=True, user_defined_symbols=["<sep>"])
 
 
 def processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
