@@ -10,13 +10,13 @@ import json
 import re
 from base64 import b64decode, b64encode
 from hashlib import sha256
-from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 import pytest
 from model_kinds import KINDS
 from unpacking import unpacked
+from well_formed import Page
 
 from clearhead.errors import DataError
 from clearhead.inspection import explanation as module
@@ -26,38 +26,7 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.page import packed, packed_rows, packed_weights
 from clearhead.inspection.token_steps import Candidate
 
-VOID = {"meta", "input"}
 HOSTILE = "<script>alert('x')</script><!-- & \"$title ${data}\" -->"
-
-
-class Reader(HTMLParser):
-    """Check that tags nest, and collect tags, attributes, ids and the contents of scripts and styles."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.contents: dict[str, list[str]] = {"script": [], "style": [], "title": []}
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1:] and self.open[-1] in self.contents:
-            self.contents[self.open[-1]].append(data)
-
-
-def read(page: str) -> Reader:
-    reader = Reader()
-    reader.feed(page)
-    reader.close()
-    assert reader.open == []
-    return reader
 
 
 def distributions(*shape: int) -> np.ndarray:
@@ -82,17 +51,17 @@ def explanation(source: list[str], target: list[str], **changes: Any) -> Explana
 
 
 def data_of(page: str) -> dict[str, Any]:
-    return json.loads(read(page).contents["script"][0])
+    return json.loads(Page(page).contents["script"][0])
 
 
 def test_the_page_needs_nothing_from_outside():
     page = explanation([" a", " dog", "</s>"], [" Hund", "</s>"]).to_html()
     assert not re.search(r"https?:|@import|url\(|\bfetch\(|^import |^export ", page, re.MULTILINE)
-    reader = read(page)
-    ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
+    reader = Page(page)
+    ids = reader.values("id")
     assert len(ids) == len(set(ids))
-    for tag, attributes in reader.tags:
-        assert tag not in {"link", "img", "iframe", "object", "embed"}
+    assert not {"link", "img", "iframe", "object", "embed"} & set(reader.elements)
+    for attributes in reader.attributes:
         assert "src" not in attributes
         assert "style" not in attributes
         assert not any(name.startswith("on") for name in attributes)
@@ -101,8 +70,8 @@ def test_the_page_needs_nothing_from_outside():
 
 
 def test_the_policy_allows_this_script_and_this_style_alone():
-    reader = read(explanation([" a", "</s>"], [" Hund", "</s>"]).to_html())
-    [policy] = [values["content"] for _, values in reader.tags if values.get("http-equiv") == "Content-Security-Policy"]
+    reader = Page(explanation([" a", "</s>"], [" Hund", "</s>"]).to_html())
+    [policy] = [given["content"] for given in reader.attributes if given.get("http-equiv") == "Content-Security-Policy"]
     _, script = reader.contents["script"]
     [style] = reader.contents["style"]
     hashes = [f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in (script, style)]
@@ -115,8 +84,8 @@ def test_the_policy_allows_this_script_and_this_style_alone():
 def test_text_is_data_and_cannot_end_its_element():
     tokens = [HOSTILE, "</script>", "<!--<script>", "</s>"]
     page = explanation(tokens, ["</SCRIPT >", "</s>"]).to_html()
-    reader = read(page)
-    assert sum(tag == "script" for tag, _ in reader.tags) == 2  # the data and the page's own
+    reader = Page(page)
+    assert reader.elements.count("script") == 2  # the data and the page's own
     assert "<" not in reader.contents["script"][0]
     assert "<script>alert" not in page
     assert data_of(page)["source_tokens"] == tokens
@@ -127,9 +96,9 @@ def test_two_compared_are_a_page_of_the_same_kind():
     first = explanation([HOSTILE, "</s>"], [" Hund", "</s>"])
     comparison = compare(first, explanation([" a", "</s>"], ["</script>", "</s>"]))
     page = comparison.to_html()
-    reader = read(page)
+    reader = Page(page)
     assert not re.search(r"https?:|@import|url\(|\bfetch\(|^import |^export ", page, re.MULTILINE)
-    assert sum(tag == "script" for tag, _ in reader.tags) == 2
+    assert reader.elements.count("script") == 2
     assert "<script>alert" not in page
     data = data_of(page)
     np.testing.assert_allclose(unpacked(data["first"]["cross"]), first.cross, atol=2**-15)
@@ -160,9 +129,9 @@ def test_a_paper_sized_page_of_thirty_tokens_is_below_two_megabytes(make_transla
 
 def test_a_notebook_gets_the_same_page_in_a_frame_of_its_own():
     explained = explanation([HOSTILE, "</s>"], [" Hund", "</s>"])
-    reader = read(explained._repr_html_())
-    ((tag, attributes),) = reader.tags
-    assert tag == "iframe"
+    reader = Page(explained._repr_html_())
+    [attributes] = reader.attributes
+    assert reader.elements == ["iframe"]
     assert attributes["srcdoc"] == explained.to_html()
     assert attributes["sandbox"] == "allow-scripts"
 

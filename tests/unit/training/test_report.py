@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from report_page import Page
+from well_formed import Page
 
 from clearhead.config import Config
 from clearhead.decoding.cross_attention import AlignmentHead
@@ -66,14 +66,14 @@ def test_text_from_outside_is_shown_as_text(tmp_path):
     page = page_of(tmp_path, text=EVIL, name="<b>run&")
     assert "script" not in page.elements
     assert "b" not in page.elements
-    shown = "".join(page.texts)
+    shown = page.text
     assert shown.count('<script>alert("x")</script>') >= 11
     assert "clearhead: <b>run&" in shown
 
 
 def test_report_loads_no_external_resources(tmp_path):
     page = page_of(tmp_path)
-    assert page.loads == []
+    assert page.links == []
     assert not {"script", "link", "iframe", "img", "object"} & set(page.elements)
     styles = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "url(" not in styles
@@ -136,7 +136,7 @@ def test_attention_is_shown_as_it_was_learned_of_the_head_that_aligns(tmp_path):
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8").split("How attention became")[1]
     drawn = [re.findall(r'opacity="([\d.]+)"', part) for part in report.split("<figure>")[1:]]
     assert drawn == [[f"{step / 100:.2f}", "1.00"] for step in (10, 20, 40, 50, 70, 80)]
-    assert "head 1 of layer 2" in "".join(page.texts)
+    assert "head 1 of layer 2" in page.text
 
 
 def test_report_counts_warnings_with_examples(tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from report_page import Page
+from well_formed import Page
 
 import clearhead as ch
 from clearhead.bundle import load_bundle, read_golden
@@ -129,7 +129,7 @@ def test_saved_config_toml_round_trips_and_matches_the_model(finished_run):
 
 def test_the_report_is_whole_and_loads_nothing(finished_run):
     page = Page((finished_run / "report.html").read_text(encoding="utf-8"))
-    assert page.loads == []
+    assert page.links == []
     assert (
         page.elements.count("svg") == 9 + 3 * 3
     )  # curves, lengths, attention; that of three pairs at three validations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from page_outline import outline
+from well_formed import Page
 
 from clearhead.text.quality_flags import KINDS, Flag
 from clearhead.translation.result import MemoryMatch, TermUse, Translation
@@ -56,13 +56,13 @@ def test_segments_are_ordered_by_damage_then_score():
 
 
 def test_every_kind_of_warning_has_its_meaning_and_detail_on_the_page():
-    text = outline(page_of(*(made("a", kinds=[kind], detail=f"found {kind}") for kind in KINDS))).text
+    text = Page(page_of(*(made("a", kinds=[kind], detail=f"found {kind}") for kind in KINDS))).text
     for kind, (meaning, _) in KINDS.items():
         assert f"{meaning[:1].upper()}{meaning[1:]}: found {kind}" in text
 
 
 def test_a_segment_has_its_place_and_its_measures():
-    text = outline(page_of(made("a" * 20, "b" * 60, score=-0.5, kinds=["too_long"]), name="b.po")).text
+    text = Page(page_of(made("a" * 20, "b" * 60, score=-0.5, kinds=["too_long"]), name="b.po")).text
     assert "b.po, line 1\n" in text
     assert "score per token -0.50, length ratio 2.00" in text
 
@@ -98,7 +98,7 @@ def test_missed_terms_are_a_reason_and_what_was_reused_is_none():
         replace(made("d", score=None), memory=exact),
         made("", "", score=0.0),
     )
-    text = outline(page).text
+    text = Page(page).text
     assert sources_of(page) == ["c", "b", "e", "a"]
     assert "A term is missing, or its sentence became improbable by it: Hund -> hound" in text
     assert "score per token none" in text
@@ -117,24 +117,25 @@ def test_document_tags_are_marked_and_explained():
     page = page_of(made("a <g1>b</g1>", "<x2/> & <b>", kinds=["numbers"]))
     assert '<dd dir="auto">a <code class="tag">&lt;g1&gt;</code>b<code class="tag">&lt;/g1&gt;</code></dd>' in page
     assert '<dd dir="auto"><code class="tag">&lt;x2/&gt;</code> &amp; &lt;b&gt;</dd>' in page
-    assert "Small codes such as <g1>" in outline(page).text
+    assert "Small codes such as <g1>" in Page(page).text
     assert "Small codes" not in page_of(made("a", kinds=["numbers"]))
 
 
 def test_texts_are_escaped_and_the_page_needs_nothing_else():
     text = page_of(made(EVIL, EVIL, kinds=["numbers"], detail=EVIL), title=EVIL, name=EVIL)
-    page = outline(text)
-    assert "script" not in page.tags
+    page = Page(text)
+    ids = page.values("id")
+    assert "script" not in page.elements
     assert page.text.count(EVIL) == 7  # twice the title, the place, the reason, both texts, the file
     assert page.links == []
-    assert len(page.ids) == len(set(page.ids))
+    assert len(ids) == len(set(ids))
     assert not re.search(r"url\(|@import|<link|javascript:", text)
 
 
 def test_page_without_translations_says_so(tmp_path):
     with reporting(str(tmp_path / "page.html"), "a.txt"):
         pass
-    assert "Nothing was translated." in outline((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert "Nothing was translated." in Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
 
 
 def test_unflagged_segments_are_ordered_by_quality():
@@ -144,5 +145,5 @@ def test_unflagged_segments_are_ordered_by_quality():
         made("reused", score=None, kinds=["numbers"]),
     )
     assert sources_of(page) == ["reused", "surer by score", "surer by quality"]
-    assert "quality 0.20, score per token -0.10" in outline(page).text
-    assert "Near a human translation, as far as the model can tell: 1 of 2." in outline(page).text  # 0.2 + 0.95
+    assert "quality 0.20, score per token -0.10" in Page(page).text
+    assert "Near a human translation, as far as the model can tell: 1 of 2." in Page(page).text  # 0.2 + 0.95

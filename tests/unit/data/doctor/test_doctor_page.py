@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 from corpus_text import pairs_of, texts
-from page_outline import outline
+from well_formed import Page
 
 from clearhead.data.doctor import examine
 from clearhead.data.doctor.page import render_page
@@ -18,23 +18,24 @@ def sick():
 
 
 def test_text_of_the_corpus_is_escaped():
-    page = outline(render_page(sick(), [f"{EVIL}: tab-separated"], title=EVIL))
-    assert "script" not in page.tags
+    page = Page(render_page(sick(), [f"{EVIL}: tab-separated"], title=EVIL))
+    assert "script" not in page.elements
     assert EVIL in page.text
 
 
 def test_the_page_needs_nothing_else():
     text = render_page(sick(), ["f: tab-separated"], title="f")
-    page = outline(text)
-    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
-    assert len(page.ids) == len(set(page.ids))
+    page = Page(text)
+    ids = page.values("id")
+    assert all(link.startswith("#") and link[1:] in ids for link in page.links)
+    assert len(ids) == len(set(ids))
     assert not re.search(r"url\(|@import|<link|javascript:", text)
     assert "$" not in text.replace("$name", "").replace("${x}", "")
 
 
 def test_the_page_shows_what_the_report_says():
     result = sick()
-    page = outline(render_page(result, ["f: tab-separated"], title="f"))
+    page = Page(render_page(result, ["f: tab-separated"], title="f"))
     lines = "\n".join(report_lines(result))
     for finding in result.found():
         assert finding.kind.title in page.text
@@ -48,18 +49,18 @@ def test_the_page_shows_what_the_report_says():
 def test_commands_in_the_advice_are_code():
     page = render_page(sick(), ["f: tab-separated"], title="f")
     assert "<code>train</code> keeps the first of them" in page
-    assert "`" not in outline(page).text
+    assert "`" not in Page(page).text
 
 
 def test_an_empty_corpus_has_a_page():
-    page = outline(render_page(examine([]), ["f: empty"], title="f"))
+    page = Page(render_page(examine([]), ["f: empty"], title="f"))
     assert "Nothing was found" in page.text
 
 
 def test_doctor_page_starts_with_the_summary_and_opens_the_first_finding():
     result = sick()
     text = render_page(result, ["f: tab-separated"], title="f")
-    page = outline(text).text
+    page = Page(text).text
     answer = f"{result.without_findings:,} of {result.rows.pairs:,} pairs have no finding."
     assert page.index("Data doctor: f") < page.index(answer) < page.index("Findings")
     folds = re.findall(r'<details class="finding fold" id="(\w+)"( open)?>', text)
