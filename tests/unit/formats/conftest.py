@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clearhead.errors import DataError
 from clearhead.formats.document import Document, Filling
 from clearhead.formats.document_files import read_document
 
@@ -67,6 +69,18 @@ def in_capitals() -> Callable[[str], str]:
 def translated(in_capitals) -> Callable[[Document], bytes]:
     """Return what fills a document with that translation."""
     return lambda document: document.filled([Filling(in_capitals(segment.text)) for segment in document.segments])
+
+
+@pytest.fixture
+def survives_damage(read_text, translated) -> Callable[..., None]:
+    """Return a check that files with damages are refused with a `DataError`, or read and filled."""
+
+    def check(reader: Callable[..., Document], files: Iterable[bytes]) -> None:
+        for content in files:
+            with suppress(DataError):
+                translated(read_text(reader, content))
+
+    return check
 
 
 @pytest.fixture

@@ -34,12 +34,12 @@ def replaced(text: str, *changes: tuple[str, str]) -> str:
     return text
 
 
-def damaged(page: bytes, signs: bytes) -> Iterator[bytes]:
-    """Yield a page a hundred times, with a few of its bytes replaced by some of these."""
+def damaged(page: bytes, signs: bytes, most: int = 20) -> Iterator[bytes]:
+    """Yield a page a hundred times, with at most so many of its bytes replaced by some of these."""
     chance = random.Random(3)
     for _ in range(100):
         changed = bytearray(page)
-        for _ in range(chance.randint(1, 20)):
+        for _ in range(chance.randint(1, most)):
             changed[chance.randrange(len(changed))] = chance.choice(signs)
         yield bytes(changed)
 
@@ -61,24 +61,28 @@ def xml_sides(*markup: str) -> st.SearchStrategy[str]:
 
 
 def filled_after_random_changes(
-    sample: str, pieces: Sequence[str], read: Callable[[bytes], Document]
+    sample: str, pieces: Sequence[str], read: Callable[[bytes], Document], end: str = ">"
 ) -> Iterator[Document]:
-    """Change a file at random places, 60 times; yield what a document that can be read is after it is filled."""
+    """Change a file at random places, 60 times; yield what a document that can be read is after it is filled.
+
+    Most changes are behind an `end`, as more of them stay well-formed. U+DCFF is the byte FF.
+    """
     draw, counts = random.Random("changes"), {"refused": 0, "filled": 0}
     for _ in range(60):
-        content = sample
+        changed = sample
         for _ in range(draw.randrange(1, 3)):
-            at = draw.randrange(len(content))
+            at = draw.randrange(len(changed))
             if draw.random() < 0.7:
-                at = content.index(">", min(at, len(content) - 3)) + 1  # more of them stay well-formed
-            end = at + draw.choice([0, 0, 0, 1, 20])
-            content = content[:at] + draw.choice([*pieces, "", sample[at : at + 40]]) + content[end:]
+                at = changed.index(end, min(at, len(changed) - 3)) + 1
+            behind = at + draw.choice([0, 0, 0, 1, 20])
+            changed = changed[:at] + draw.choice([*pieces, "", sample[at : at + 40]]) + changed[behind:]
+        content = changed.encode(errors="surrogateescape")
         try:
-            document = read(content.encode())
+            document = read(content)
         except ClearheadError:
             counts["refused"] += 1
             continue
-        assert document.filled([None] * len(document.segments)) == content.encode()
+        assert document.filled([None] * len(document.segments)) == content
         again = read(document.filled([Filling(f"é <g1>{one.text}</g2><x1/> & \\") for one in document.segments]))
         assert [one.text for one in again.segments] == [one.text for one in document.segments]
         yield again

@@ -263,14 +263,9 @@ def test_any_html_round_trips_and_is_filled(page):
     assert (cut[-1].end if cut else 0) == len(page)
 
 
-def test_damaged_pages_never_end_in_a_traceback(translated, read_text):
+def test_damaged_pages_never_end_in_a_traceback(survives_damage):
     page = pydoc.html.page("bisect", pydoc.html.document(__import__("bisect"))).encode()[:3000]
-    for changed in damaged(page, b"<>\"'/&=! -\x00\xffap"):
-        try:
-            document = read_text(read_html, changed)
-        except DataError:
-            continue
-        translated(document)
+    survives_damage(read_html, damaged(page, b"<>\"'/&=! -\x00\xffap"))
 
 
 @pytest.mark.parametrize(
