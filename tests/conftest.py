@@ -21,6 +21,8 @@ from leftovers import adopt_orphans, fail_if_left, running
 from shapes import check_shapes
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from clearhead.model import Transformer
 
 # Modules and the list of tests are 800,000 objects, and stay: until all are there no garbage is looked for, and then
@@ -161,3 +163,12 @@ def make_batch() -> Callable[..., tuple[Tensor, Tensor]]:
         return rows(source, config), shifted
 
     return make
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Return a browser; for a module alone, since its event loop would be in the way of others."""
+    from browsers import opened_browser
+
+    with opened_browser() as browser:
+        yield browser

@@ -10,10 +10,7 @@ import shutil
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -25,7 +22,7 @@ from axe_playwright_python.sync_playwright import Axe
 from lxml import etree
 from playwright.sync_api import expect
 
-from browsers import listen, opened_browser, serious
+from browsers import listen, serious, served
 from clearhead.paper.concepts import CONCEPTS
 from clearhead.runtime.version import NUMBER
 from every_run import slow
@@ -251,28 +248,11 @@ def test_the_pictures_are_made_of_a_run(tmp_path):
     assert len({file.read_bytes() for file in made}) == len(made)
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    """Serves files without a log."""
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def address(site) -> Iterator[str]:
     """Serve the site, and return the address of its version."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site.parent)) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/{site.name}"
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with opened_browser() as opened:
-        yield opened
+    with served(site.parent) as root:
+        yield root + site.name
 
 
 SOME = ("paper", "index")

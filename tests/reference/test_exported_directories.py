@@ -23,6 +23,7 @@ from clearhead.model import Transformer
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.translator import Translator
 from every_run import slow
+from model_forms import T5_FORM
 from onnx_search import OnnxSearch
 
 LOCALES = ("de", "en", "fr", "ja")
@@ -149,16 +150,6 @@ def test_ctranslate2_writes_the_same_texts(exported, tmp_path):
     assert same
 
 
-T5 = {
-    "norm": "pre",
-    "norm_kind": "rms",
-    "positions": "relative",
-    "attention_scale": False,
-    "embedding_scale": False,
-    "feed_forward_bias": False,
-}
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -179,8 +170,16 @@ def test_every_option_that_ctranslate2_has_gives_the_same_scores(tmp_path, setti
 @pytest.mark.parametrize(
     "settings",
     [
-        {**T5, "output_scale": True, "norm_eps": 0.01, "relative_attention_max_distance": 20},
-        {**T5, "tying": "embeddings", "gated": True, "activation": "gelu_tanh", "num_heads": 3, "d_k": 5, "d_v": 5},
+        {**T5_FORM, "output_scale": True, "norm_eps": 0.01, "relative_attention_max_distance": 20},
+        {
+            **T5_FORM,
+            "tying": "embeddings",
+            "gated": True,
+            "activation": "gelu_tanh",
+            "num_heads": 3,
+            "d_k": 5,
+            "d_v": 5,
+        },
         {"positions": "relative", "attention_bias": True, "relative_attention_num_buckets": 8},
         {"norm": "pre", "positions": "rotary", "norm_kind": "rms", "gated": True, "activation": "silu"},
         {"positions": "rotary", "num_heads": 3, "d_k": 10, "d_v": 10, "attention_bias": True},
@@ -225,7 +224,7 @@ def test_other_row_finds_distances_that_ctranslate2_puts_into_another_bucket(tmp
     sizes = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}
     ends: Any = {"relative_attention_num_buckets": 14, "relative_attention_max_distance": end}
     torch.manual_seed(3)
-    model = Transformer(ModelConfig(**tokenizer.model_settings, **sizes, **T5, **ends)).eval()
+    model = Transformer(ModelConfig(**tokenizer.model_settings, **sizes, **T5_FORM, **ends)).eval()
     with torch.no_grad():
         model.decoder.relative_positions.weight.copy_(torch.randn(14, 4) * 20)
     bundle = Bundle(model, tokenizer, DecodeConfig(beam_size=1, split="never"))
@@ -269,7 +268,7 @@ def test_model_with_t5_settings_is_exported_as_t5(tmp_path, settings):
     tokenizer = Tokenizer.train(texts * 9, vocab_size=300)
     sizes = {"d_model": 24, "d_ff": 40, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 1}
     torch.manual_seed(3)
-    model = Transformer(ModelConfig(**tokenizer.model_settings, **sizes, **T5, **settings)).eval()
+    model = Transformer(ModelConfig(**tokenizer.model_settings, **sizes, **T5_FORM, **settings)).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * 0.5)

@@ -21,6 +21,7 @@ from clearhead.errors import ConfigError
 from clearhead.files.tensors import read_weights
 from clearhead.tokenizers import Tokenizer
 from every_run import slow
+from model_forms import T5_FORM
 
 SIZES = {"vocab_size": 37, "d_model": 26, "num_heads": 13, "d_ff": 19, "dropout": 0.0}
 LAYERS = {"num_encoder_layers": 3, "num_decoder_layers": 2}
@@ -29,18 +30,7 @@ ENCODER_ALONE, DECODER_ALONE = {"num_decoder_layers": 0}, {"num_encoder_layers":
 BIASES = {"attention_bias": True, "output_bias": True}
 ROTARY = {"positions": "rotary", "num_heads": 3, "d_k": 10, "d_v": 7}
 LLAMA = {**ROTARY, "norm": "pre", "norm_kind": "rms", "gated": True, "activation": "silu"}
-T5 = {
-    "positions": "relative",
-    "num_heads": 5,
-    "d_k": 3,
-    "d_v": 3,
-    "attention_scale": False,
-    "embedding_scale": False,
-    "feed_forward_bias": False,
-    "norm": "pre",
-    "norm_kind": "rms",
-    "norm_eps": 1e-6,
-}
+T5 = {**T5_FORM, "num_heads": 5, "d_k": 3, "d_v": 3, "norm_eps": 1e-6}
 FEW_BUCKETS = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 7}
 BERT = {"positions": "learned", "max_positions": 97, "num_segments": 2, "embedding_norm": True, "activation": "gelu"}
 HEAD = {"num_target_segments": 2, "output_transform": True}

@@ -10,20 +10,10 @@ import transformers
 
 from clearhead.files.tensors import model_tensors, write_weights
 from clearhead.interop.huggingface.state import export_state
+from model_forms import T5_FORM
 
-T5 = {
-    "positions": "relative",
-    "relative_attention_num_buckets": 8,
-    "relative_attention_max_distance": 7,
-    "norm": "pre",
-    "norm_kind": "rms",
-    "attention_scale": False,
-    "embedding_scale": False,
-    "feed_forward_bias": False,
-    "num_heads": 5,
-    "d_k": 3,
-    "d_v": 3,
-}
+FEW_BUCKETS = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 7}
+T5 = {**T5_FORM, **FEW_BUCKETS, "num_heads": 5, "d_k": 3, "d_v": 3}
 POST_NORM_FORMS = [
     {},  # the paper
     {"tying": "decoder", "source_vocab_size": 41, "output_bias": True},

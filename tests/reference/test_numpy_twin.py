@@ -13,6 +13,7 @@ from numpy_twin import NumpyTransformer, activate, positional_encoding, relative
 
 from clearhead.config import ModelConfig
 from every_run import one_in
+from model_forms import T5_FORM
 
 SIZES = {"vocab_size": 37, "d_model": 26, "num_heads": 13, "d_ff": 19, "dropout": 0.0}
 LAYERS = {"num_encoder_layers": 2, "num_decoder_layers": 1}
@@ -369,16 +370,11 @@ GRADIENTS = {
         "activation": "gelu",
     },
     "T5": {
+        **T5_FORM,
         "activation": "gelu_tanh",
-        "positions": "relative",
         "relative_attention_num_buckets": 6,
         "relative_attention_max_distance": 5,
-        "attention_scale": False,
         "output_scale": True,
-        "embedding_scale": False,
-        "feed_forward_bias": False,
-        "norm": "pre",
-        "norm_kind": "rms",
     },
     "tied embeddings, free head widths": {"tying": "embeddings", "num_heads": 3, "d_k": 7, "d_v": 5},
     "decoder alone": {**DECODER_ALONE, "activation": "gelu_tanh", "norm": "pre"},

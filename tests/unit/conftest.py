@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from small_runs import FINISHED_SEED, QUICK, tiny_settings, write_numbers
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
     from clearhead.bundle import Bundle
     from clearhead.tokenizers import Tokenizer
     from clearhead.translation.translator import Translator
@@ -274,15 +272,6 @@ class SwitchWatcher(TorchDispatchMode):
 def switches() -> SwitchWatcher:
     """Return a context whose `seen` has one element if no process-wide switch for products changed in it."""
     return SwitchWatcher()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Return a browser; for a module alone, since its event loop would be in the way of others."""
-    from browsers import opened_browser
-
-    with opened_browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

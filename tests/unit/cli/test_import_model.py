@@ -30,6 +30,7 @@ from clearhead.model import Transformer
 from clearhead.runtime.installation import pip_install
 from clearhead.translation.translator import Translator
 from every_run import slow
+from model_forms import T5_FORM
 from sentencepiece_models import pieces_of, sentencepiece_model
 
 TEXT = ["ein Hund rennt über die Wiese", "zwei Hunde bellen", "a dog runs", "two dogs bark", "der Mann liest"] * 9
@@ -71,10 +72,8 @@ def published_t5(tmp_path_factory) -> Path:
     (directory / "tokenizer_config.json").write_text('{"extra_ids": 20}')
     shape = {"d_model": 32, "d_k": 16, "d_v": 16, "d_ff": 64, "num_heads": 2, "vocab_size": 128}
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
-    form = {"norm": "pre", "norm_kind": "rms", "feed_forward_bias": False, "positions": "relative"}
-    scales = {"attention_scale": False, "embedding_scale": False, "output_scale": True}
     torch.manual_seed(5)
-    model = Transformer(ModelConfig(**shape, **layers, **form, **scales, pad_id=0, bos_id=0, eos_id=1))
+    model = Transformer(ModelConfig(**shape, **layers, **T5_FORM, output_scale=True, pad_id=0, bos_id=0, eos_id=1))
     values, tensors = export_state("t5", model.config, model_tensors(model))
     unread = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
     copies = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
