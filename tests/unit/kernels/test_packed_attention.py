@@ -48,11 +48,13 @@ def key_ranges(kind: str) -> KeyRanges:
 
 
 def drawn(ranges: KeyRanges, dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    """Return queries, keys and values as slices of one product, and a gradient that is not zero in rows of no use."""
+    """Return queries and keys as slices of one product, and values and a gradient of the output, heads outermost."""
     num_queries, num_keys = len(ranges.start), len(ranges.query_start)
-    together = torch.randn(max(num_queries, num_keys), 3 * HEADS, WIDTH, dtype=dtype).requires_grad_()
-    q, k, v = together.split(HEADS, dim=1)
-    return [q[:num_queries], k[:num_keys], v[:num_keys], torch.randn(num_queries, HEADS, WIDTH, dtype=dtype)]
+    together = torch.randn(max(num_queries, num_keys), 2 * HEADS, WIDTH, dtype=dtype).requires_grad_()
+    q, k = together.split(HEADS, dim=1)
+    v = torch.randn(HEADS, num_keys, WIDTH, dtype=dtype).requires_grad_()
+    grad = torch.randn(HEADS, num_queries, WIDTH, dtype=dtype)
+    return [q[:num_queries], k[:num_keys], v.transpose(0, 1), grad.transpose(0, 1)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,6 +93,7 @@ def test_the_operations_follow_the_rules_of_torch(dtype):
     arguments = few(dtype)
     torch.library.opcheck(module._attention, arguments)
     out, log_sums = module._attention(*arguments)
+    assert (out.requires_grad, log_sums.requires_grad) == (True, False)
     arguments = [x.detach() for x in (torch.randn_like(out), *arguments, out, log_sums)]
     torch.library.opcheck(module._attention_backward, arguments)
 
@@ -105,6 +108,8 @@ def test_no_value_is_read_on_a_gpu():
         found = module._attention_backward(out, q, k, v, *numbers, out, torch.empty(8, 310))
         with pytest.raises(ValueError, match=r"takes heads of width \(16, .*\), not 48"):
             packed_attention(*(x.narrow(2, 0, 48) for x in (q, k, v)), KeyRanges(*numbers))
+        plain = packed_attention(*(x.float().narrow(2, 0, 48) for x in (q, k, v)), KeyRanges(*numbers))
+    assert plain.shape == (310, 8, 48)
     assert [(x.device.type, x.dtype, x.shape) for x in (out, *found)] == [
         ("cuda", torch.bfloat16, (rows, 8, 64)) for rows in (310, 310, 290, 290)
     ]
