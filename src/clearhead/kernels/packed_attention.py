@@ -59,8 +59,8 @@ def packed_attention(
 ) -> Float[Tensor, "T H K"]:
     """Attend each query to the keys of its range: softmax(q k^T / sqrt(K)) v (equation 1).
 
-    It is one node for `torch.compile`, and waits for no value, so a CUDA graph can record it. The kernels compute the
-    same bits each time, and are compiled once for all T and S.
+    It is one node for `torch.compile`, and reads no value of a tensor: once a first call has compiled the kernels, a
+    CUDA graph can record it. They are compiled once for all T and S, and compute the same bits each time.
 
     Args:
         q: Queries. They, the keys and the values may be slices of one product.
