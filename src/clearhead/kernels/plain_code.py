@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-import torch
-
 _IS_PLAIN: ContextVar[bool] = ContextVar("_IS_PLAIN", default=False)
 
 
 def is_plain() -> bool:
     """Return whether plain code alone is to run in this thread; never inside torch.compile, which it would break."""
+    import torch  # not above: explanations are plain code without PyTorch too
+
     return not torch.compiler.is_compiling() and _IS_PLAIN.get()
 
 
@@ -23,7 +23,7 @@ def plain_code(on: bool = True) -> Iterator[None]:
     Args:
         on: False changes nothing.
     """
-    token = _IS_PLAIN.set(on or is_plain())
+    token = _IS_PLAIN.set(on or _IS_PLAIN.get())
     try:
         yield
     finally:
