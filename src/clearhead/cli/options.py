@@ -13,8 +13,10 @@ import typer
 from typer.models import OptionInfo
 
 from clearhead.cli.checks import refuse_impossible_decoding
+from clearhead.cli.console import notice
 from clearhead.cli.from_settings import SettingOption, option
 from clearhead.config.choices import AlignBy as AlignByChoice
+from clearhead.text.languages import is_known_language
 
 if TYPE_CHECKING:
     from clearhead.formats import Wanted
@@ -146,6 +148,12 @@ class PairFormat(OptionGroup):
     from_lang = option("data.from_lang", metavar="L")
     to_lang = option("data.to_lang", metavar="L")
     swap = option("data.swap")
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        for flag, language in (("--from-lang", self.from_lang), ("--to-lang", self.to_lang)):
+            if language is not None and not is_known_language(language):
+                notice(f"{flag} {language}: Unicode CLDR knows no such language; the code is used as it is")
 
     @property
     def wanted(self) -> Wanted:

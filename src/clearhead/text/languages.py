@@ -186,6 +186,16 @@ def _shortened(language: str) -> Iterator[str]:
     return ("_".join(parts[:length]) for length in range(len(parts), 0, -1))
 
 
+def is_known_language(language: str) -> bool:
+    """Return whether CLDR has a name for a language, possibly with script, region or a variant of gettext.
+
+    >>> [is_known_language(code) for code in ("pt-BR", "deu", "swc", "sr@latin", "xx")]
+    [True, True, True, True, False]
+    """
+    *_, alone = _shortened(language.partition("@")[0])
+    return alone.partition("_")[0] in _table()["names"]
+
+
 @cache
 def codes_by_name() -> dict[str, str]:
     """Return a mapping from codes and casefolded names of languages to codes.
