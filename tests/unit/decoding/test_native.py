@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from model_variants import VARIANTS, described
-from searches import assert_same, find, find_plainly, near, tokens
+from searches import PARENTS, assert_same, find, find_plainly, near, tokens
 
 from clearhead.config import DecodeConfig, ModelConfig
 from clearhead.config.presets import tiny
@@ -136,10 +136,7 @@ def test_native_beams_keep_their_own_past_when_they_branch_end_and_swap(make_mod
     slots = NativeEngine(model).slots(3, 9)
     slots.enter(slots.encode(sentences_of(sources, [99, 99])))
     pasts = [[[]], [[]]]
-    # Of each sentence, the beams that the next ones go on from.
-    for length, parents in enumerate(
-        [([0], [0]), ([0, 0, 0], [0, 0]), ([2, 0, 2], [1, 0]), ([1], [1, 1, 0]), ([0, 0], [2, 2, 1]), ([1, 0, 1], [0])]
-    ):
+    for length, parents in enumerate(PARENTS):
         written = iter(torch.randint(3, 37, (6,)).tolist())
         pasts = [
             [[*beams[parent], next(written) if length else 1] for parent in chosen]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from model_variants import VARIANTS, described
+from searches import PARENTS
 
 from clearhead.config import ModelConfig
 from clearhead.config.presets import tiny
@@ -154,15 +155,7 @@ def test_packed_beams_keep_their_own_past_when_they_branch_end_and_swap(make_mod
     slots = packed.cache(3, 2)
     slots.enter(packed.encode(pad_batch(sources, 0)), [5, 11])
     pasts = [[[]], [[]]]
-    # Of each sentence, the beams that the next ones go on from.
-    for parents in [
-        ([0], [0]),
-        ([0, 0, 0], [0, 0]),
-        ([2, 0, 2], [1, 0]),
-        ([1], [1, 1, 0]),
-        ([0, 0], [2, 2, 1]),
-        ([1, 0, 1], [0]),
-    ]:
+    for parents in PARENTS:
         tokens = iter(torch.randint(3, 37, (6,)).tolist())
         pasts = [
             [[*beams[parent], next(tokens) if beams[parent] else 1] for parent in chosen]

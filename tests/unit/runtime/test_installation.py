@@ -10,6 +10,7 @@ import pytest
 import clearhead
 from clearhead.runtime.installation import pip_install, with_program
 
+CHECKOUT = "file:///home/ada/clearhead"
 COMMIT = "7ab5d1e0c3f24c1b9d8e6f0a1b2c3d4e5f607182"
 
 
@@ -17,14 +18,8 @@ COMMIT = "7ab5d1e0c3f24c1b9d8e6f0a1b2c3d4e5f607182"
     ("direct_url", "command"),
     [
         (None, "pip install 'clearhead[train]'"),
-        (
-            {"url": "file:///home/ada/clearhead", "dir_info": {}},
-            "pip install '.[train]' in the checkout of clearhead",
-        ),
-        (
-            {"url": "file:///home/ada/clearhead", "dir_info": {"editable": True}},
-            "pip install -e '.[train]' in the checkout of clearhead",
-        ),
+        ({"url": CHECKOUT, "dir_info": {}}, "pip install '.[train]' in the checkout of clearhead"),
+        ({"url": CHECKOUT, "dir_info": {"editable": True}}, "pip install -e '.[train]' in the checkout of clearhead"),
         (
             {"url": "https://example.org/clearhead.git", "vcs_info": {"vcs": "git", "commit_id": COMMIT}},
             f"pip install 'clearhead[train] @ git+https://example.org/clearhead.git@{COMMIT}'",

@@ -209,27 +209,19 @@ def test_markup_stays_and_text_never_becomes_markup(client):
     }
 
 
+CHOICE = {"source": "de", "target": "en"}
 ERRORS = [
-    ({"source": "de", "target": "en"}, "Invalid request: missing q parameter"),
+    (CHOICE, "Invalid request: missing q parameter"),
     ({"q": "a", "target": "en"}, "Invalid request: missing source parameter"),
     ({"q": "a", "source": "de"}, "Invalid request: missing target parameter"),
     (
-        {"q": "a", "source": "xx", "target": "en"},
+        CHOICE | {"q": "a", "source": "xx"},
         "no model translates xx to en; this server has de to en, fr to en, de to fr, en to de, en to fr, fr to de",
     ),
-    ({"q": "a", "source": "de", "target": "en", "format": "pdf"}, "pdf format is not supported"),
-    (
-        {"q": "a", "source": "de", "target": "en", "alternatives": "x"},
-        "Invalid request: alternatives parameter is not a number",
-    ),
-    (
-        {"q": "a", "source": "de", "target": "en", "alternatives": 10_000},
-        "Invalid request: alternatives parameter must be <= 10",
-    ),
-    (
-        {"q": "a" * 20_001, "source": "de", "target": "en"},
-        "Invalid request: request (20001) exceeds text limit (20000)",
-    ),
+    (CHOICE | {"q": "a", "format": "pdf"}, "pdf format is not supported"),
+    (CHOICE | {"q": "a", "alternatives": "x"}, "Invalid request: alternatives parameter is not a number"),
+    (CHOICE | {"q": "a", "alternatives": 10_000}, "Invalid request: alternatives parameter must be <= 10"),
+    (CHOICE | {"q": "a" * 20_001}, "Invalid request: request (20001) exceeds text limit (20000)"),
 ]
 
 

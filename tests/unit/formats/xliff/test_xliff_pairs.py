@@ -127,19 +127,10 @@ def test_translate_no_is_inherited_and_can_be_overridden(tmp_path):
     taken_back = unit("b", "translate='yes'")
     inner = f'<group id="h">{unit("c")}</group>'
     body = f'<group id="g" translate="no">{unit("a")}{taken_back}{inner}</group>{unit("d")}'
-    assert [row[::2] for row in read_2(tmp_path, body)] == [
-        ("a", "not_to_translate"),
-        ("b", None),
-        ("c", "not_to_translate"),
-        ("d", None),
-    ]
+    skipped = [("a", "not_to_translate"), ("b", None), ("c", "not_to_translate"), ("d", None)]
+    assert [row[::2] for row in read_2(tmp_path, body)] == skipped
     body = body.replace("unit", "trans-unit").replace("<segment>", "").replace("</segment>", "")
-    assert [row[::2] for row in read_1(tmp_path, body)] == [
-        ("a", "not_to_translate"),
-        ("b", None),
-        ("c", "not_to_translate"),
-        ("d", None),
-    ]
+    assert [row[::2] for row in read_1(tmp_path, body)] == skipped
 
 
 def test_suggestions_notes_and_extensions_are_no_text(tmp_path):
