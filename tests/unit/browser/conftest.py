@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from clearhead.text.line_statistics import LineCounter
+from trained_text import counted, info_of
 
 
 @pytest.fixture(scope="module")
 def trained_info(sentences) -> dict[str, Any]:
     """Return what a model says of its training lines: single sentences, without capitals and stray spaces."""
-    counter = LineCounter("de")
-    for sentence in sentences:
-        for target in (sentence[:5], sentence * 2):
-            counter.add(sentence, target, 40, 40)
-    return {"data": {"line_statistics": counter.statistics().model_dump(mode="json")}}
+    pairs = [(sentence, target) for sentence in sentences for target in (sentence[:5], sentence * 2)]
+    return info_of(counted(pairs, "de", (40, 40)))

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from trained_text import counted, info_of
 
 import clearhead.files
 from clearhead.cli import translate as translate_module
@@ -13,7 +14,6 @@ from clearhead.cli.score import score
 from clearhead.cli.translate import translate
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError, DeviceError, ModelError
-from clearhead.text.line_statistics import LineCounter
 from clearhead.text.quality_flags import KINDS
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.quality import QualityEstimator
@@ -46,10 +46,8 @@ def test_every_line_begins_with_the_prefix(run_command, make_model_dir, write_li
 
 
 def test_lines_can_be_read_as_they_are(run_command, make_model_dir, write_lines):
-    counter = LineCounter()
-    counter.add("Ein Hund.", "A dog.", 3, 3)
-    statistics = counter.statistics().model_dump(mode="json")
-    model, source = make_model_dir(info={"data": {"line_statistics": statistics}}), write_lines("in.txt", "EIN HUND.")
+    info = info_of(counted([("Ein Hund.", "A dog.")]))
+    model, source = make_model_dir(info=info), write_lines("in.txt", "EIN HUND.")
     read, as_is = (
         json.loads(run_command(translate, model, source, "--format", "jsonl", *more).stdout)
         for more in ([], ["--as-is"])

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from trained_text import counted, info_of
 from typer.testing import CliRunner
 
 from clearhead.bundle import save_bundle
 from clearhead.cli.main import app
 from clearhead.serving import search_process, service
 from clearhead.serving.log import LOGGER
-from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.golden import make_golden
 from clearhead.translation.translator import Translator
 from processes import check_often, finish
@@ -154,11 +154,7 @@ def models(write_model, sentences, tmp_path_factory) -> dict[str, Path]:
     """Return a model of one pair of languages, and one with language tags, which knows that it was trained on lines
     of one sentence in usual letters."""
     directory = tmp_path_factory.mktemp("models")
-    counter = LineCounter("de")
-    for sentence in sentences:
-        counter.add(sentence, sentence, 90, 40)
-    counter.add_characters(string.printable, string.printable)
-    info = {"data": {"line_statistics": counter.statistics().model_dump(mode="json")}}
+    info = info_of(counted(zip(sentences, sentences, strict=True), "de", (90, 40), string.printable))
     tagged = {"language_tags": LANGUAGES, "decode": {"target_lang": "de"}, "info": info}
     return {
         "de-en": write_model(directory / "de-en", printable=True, decode={"source_lang": "de"}),

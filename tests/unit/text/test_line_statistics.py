@@ -5,15 +5,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trained_text import counted
 
 from clearhead.text.line_statistics import LineCounter, LineStatistics, is_copied, length_ratio
-
-
-def counted(pairs, language=None):
-    counter = LineCounter(language)
-    for source, target in pairs:
-        counter.add(source, target, len(source.split()) + 1, len(target.split()) + 1)
-    return counter.statistics()
 
 
 def of_sentences(*counts):

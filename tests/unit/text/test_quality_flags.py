@@ -3,8 +3,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from trained_text import counted
 
-from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import protect
 from clearhead.text.placeholders import has_words
 from clearhead.text.quality_flags import (
@@ -28,10 +28,7 @@ PAIRS = [
 
 
 def seen(pairs=PAIRS):
-    counter = LineCounter("de")
-    for source, target in pairs:
-        counter.add(source, target, len(source.split()) + 1, len(target.split()) + 1)
-    return SeenInTraining.of(counter.statistics(), list)
+    return SeenInTraining.of(counted(pairs, "de"), list)
 
 
 def flags(source, text, *, tokens=5, sentences=1, seen=seen()):

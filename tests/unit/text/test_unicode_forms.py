@@ -6,16 +6,14 @@ import time
 import unicodedata
 
 import pytest
+from trained_text import counted
 
-from clearhead.text.line_statistics import LineCounter, LineStatistics
+from clearhead.text.line_statistics import LineStatistics
 from clearhead.text.unicode_forms import MARKS, TextForm, form_of_vocabulary, normalized
 
 
 def statistics(*sources: str, target: str = "x") -> LineStatistics:
-    counter = LineCounter()
-    for source in sources:
-        counter.add(source, target, 3, 2)
-    return counter.statistics()
+    return counted([(source, target) for source in sources], tokens=(3, 2))
 
 
 def source_form(*sources: str) -> TextForm:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from trained_text import counted, info_of
 
 from clearhead.decoding import Sampling
 from clearhead.formats.document_files import read_document
-from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.documents import translate_document
 from clearhead.translation.golden import check_golden, make_golden
 from clearhead.translation.parts import translate_parts
@@ -23,12 +23,7 @@ def trained_on(make_bundle):
     """Return a function from training pairs to a translator that knows their statistics, and notes its searches."""
 
     def make(pairs, asked):
-        info = {}
-        if pairs is not None:
-            counter = LineCounter("de")
-            for source, target in pairs:
-                counter.add(source, target, 9, 9)
-            info = {"data": {"line_statistics": counter.statistics().model_dump(mode="json")}}
+        info = None if pairs is None else info_of(counted(pairs, "de", (9, 9)))
         translator = Translator(make_bundle(info=info))
 
         def decode(engine, sources, *others):

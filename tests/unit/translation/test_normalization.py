@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from trained_text import counted
 
 from clearhead.config import DecodeConfig
-from clearhead.text.line_statistics import LineCounter
 from clearhead.text.sentence_splitting import CutLine
 from clearhead.tokenizers import Tokenizer
 from clearhead.translation.normalization import Normalizer
@@ -19,10 +19,7 @@ TEXT = [
 
 
 def statistics(lines, target="x"):
-    counter = LineCounter()
-    for line in lines:
-        counter.add(line, target, 3, 2)
-    return counter.statistics()
+    return counted([(line, target) for line in lines], tokens=(3, 2))
 
 
 @pytest.fixture(scope="module")

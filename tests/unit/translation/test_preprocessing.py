@@ -3,11 +3,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from trained_text import counted
 
 from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding import SearchOptions
 from clearhead.errors import DataError
-from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import Protected
 from clearhead.text.sentence_splitting import CutLine, cut_line
 from clearhead.tokenizers import Tokenizer
@@ -54,10 +54,7 @@ def cut(tokenizer):
 
 
 def trained_on(*sentences, tokens=50):
-    counter = LineCounter("de")
-    for number in sentences:
-        counter.add("Er ist da. " * number, "x", tokens, 1)
-    return counter.statistics()
+    return counted([("Er ist da. " * number, "x") for number in sentences], "de", (tokens, 1))
 
 
 WHOLE = [[ONE], [TWO], [FIVE]]

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trained_text import counted
 
 from clearhead.bundle import load_bundle
 from clearhead.bundle.side_files import QUALITY_FILE, add_side_files
 from clearhead.errors import ConfigError, ModelError
 from clearhead.files import write_json
-from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.quality import Calibration, QualityEstimator, calibration_of, save_calibration
 from clearhead.translation.result import Translation, join_translations
 from clearhead.translation.translator import Translator
@@ -37,10 +37,8 @@ def test_sureness_is_score_per_character_less_a_penalty_for_short_text():
 
 
 def test_short_is_what_is_shorter_than_in_the_training_text():
-    counter = LineCounter("de")
-    for _ in range(3):
-        counter.add("a" * 30, "b" * 80, 5, 5)  # (80 + 20) / (30 + 20)
-    twice_as_long = QualityEstimator(Calibration(), counter.statistics())
+    statistics = counted([("a" * 30, "b" * 80)] * 3, "de")  # (80 + 20) / (30 + 20)
+    twice_as_long = QualityEstimator(Calibration(), statistics)
     ratio = twice_as_long.sureness("a" * 30, "b" * 80, 0.0), twice_as_long.sureness("a" * 30, "b" * 30, 0.0)
     assert ratio == pytest.approx((-math.log(0.2), -math.log(0.2) - 0.4 * math.log(2)), abs=0.01)
 

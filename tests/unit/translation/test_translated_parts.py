@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from trained_text import counted, info_of
 
-from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.parts import MOST_PARTS_AT_ONCE, translate_parts
 from clearhead.translation.translator import Translator
@@ -22,11 +22,7 @@ LINES = [
 @pytest.fixture(scope="module")
 def translator(make_bundle, sentences):
     """Return a translator that was trained on lines of one sentence without stray space."""
-    counter = LineCounter("de")
-    for sentence in sentences:
-        counter.add(sentence, sentence, 90, 40)
-    counter.add_characters("".join(sentences), "".join(sentences))
-    info = {"data": {"line_statistics": counter.statistics().model_dump(mode="json")}}
+    info = info_of(counted(zip(sentences, sentences, strict=True), "de", (90, 40), "".join(sentences)))
     return Translator(make_bundle(language_tags=("de", "en", "fr"), decode={"target_lang": "de"}, info=info))
 
 

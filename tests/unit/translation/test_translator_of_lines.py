@@ -6,12 +6,12 @@ import string
 
 import pytest
 from model_files import rewrite_config
+from trained_text import counted, info_of
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Sampling
 from clearhead.errors import ConfigError, ModelError
 from clearhead.inspection.explain import explain
-from clearhead.text.line_statistics import LineCounter
 from clearhead.translation.normalization import Normalizer
 from clearhead.translation.parts import translate_parts
 from clearhead.translation.terminology import Term, Terms
@@ -38,13 +38,13 @@ def knowing(make_bundle, sentences):
     """Return a function to a translator that knows what it was trained on: lines of so many sentences."""
 
     def make(number=1, **settings):
-        counter = LineCounter("de")
-        for sentence in sentences:
-            for target in (sentence[:5], sentence * 2):
-                counter.add(" ".join([sentence] * number), target * number, 90, 40)
-        counter.add_characters(string.printable, string.printable)
-        statistics = counter.statistics().model_dump(mode="json")
-        return Translator(make_bundle(info={"data": {"line_statistics": statistics}}, **{**COMPILED, **settings}))
+        pairs = [
+            (" ".join([sentence] * number), target * number)
+            for sentence in sentences
+            for target in (sentence[:5], sentence * 2)
+        ]
+        info = info_of(counted(pairs, "de", (90, 40), string.printable))
+        return Translator(make_bundle(info=info, **{**COMPILED, **settings}))
 
     return make
 
@@ -248,10 +248,8 @@ def test_language_tag_is_not_part_of_the_source_in_warnings(make_bundle, monkeyp
 
 
 def test_load_reads_the_line_statistics_of_a_model_directory(make_model_dir):
-    counter = LineCounter()
-    counter.add("Ein Hund.", "A dog.", 4, 4)
-    statistics = counter.statistics()
-    directory = make_model_dir(info={"data": {"line_statistics": statistics.model_dump(mode="json")}})
+    statistics = counted([("Ein Hund.", "A dog.")])
+    directory = make_model_dir(info=info_of(statistics))
     assert Translator.load(directory).bundle.line_statistics == statistics
     assert Translator.load(make_model_dir("other")).bundle.line_statistics is None
 
