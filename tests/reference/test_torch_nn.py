@@ -132,18 +132,30 @@ def test_attention_equals_torch_in_output_weights_and_gradients():
     assert_same_gradients(table, theirs, ours, out, their_out, inputs)
 
 
+def assert_same_encoders(table, theirs, ours, mask):
+    """Compare outputs and gradients; `mask` has the shape that ours takes."""
+    x, their_x = leaf_pair(3, 11, D_MODEL)
+    out, their_out = ours(x, mask), theirs(their_x, src_key_padding_mask=~lengths_to_mask(SOURCE_LENGTHS))
+    assert_same(out, their_out)
+    assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x)])
+
+
+def assert_same_decoders(table, theirs, ours, mask, **options):
+    """Compare outputs and gradients; `mask` has the shape that ours takes."""
+    x, their_x = leaf_pair(3, 7, D_MODEL)
+    memory, their_memory = leaf_pair(3, 11, D_MODEL)
+    masks = {"tgt_mask": hidden_future(7), "memory_key_padding_mask": ~lengths_to_mask(SOURCE_LENGTHS)}
+    out, their_out = ours(x, memory, mask), theirs(their_x, their_memory, **masks, **options)
+    assert_same(out, their_out)
+    assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x), (memory, their_memory)])
+
+
 @every_layer
 def test_encoder_layer_equals_torch_in_output_and_gradients(norm, activation):
     theirs = torch_layer(nn.TransformerEncoderLayer, norm, activation)
     table = torch_nn.encoder_layer_table()
     ours = copied(table, theirs, EncoderLayer(ModelConfig(**sizes(norm=norm, activation=activation))))
-    mask = lengths_to_mask(SOURCE_LENGTHS)
-    x, their_x = leaf_pair(3, 11, D_MODEL)
-
-    out = ours(x, mask[:, None, None, :])
-    their_out = theirs(their_x, src_key_padding_mask=~mask)
-    assert_same(out, their_out)
-    assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x)])
+    assert_same_encoders(table, theirs, ours, lengths_to_mask(SOURCE_LENGTHS)[:, None, None, :])
 
 
 @every_layer
@@ -151,16 +163,7 @@ def test_decoder_layer_equals_torch_in_output_and_gradients(norm, activation):
     theirs = torch_layer(nn.TransformerDecoderLayer, norm, activation)
     table = torch_nn.decoder_layer_table()
     ours = copied(table, theirs, DecoderLayer(ModelConfig(**sizes(norm=norm, activation=activation))))
-    mask = lengths_to_mask(SOURCE_LENGTHS)
-    x, their_x = leaf_pair(3, 7, D_MODEL)
-    memory, their_memory = leaf_pair(3, 11, D_MODEL)
-
-    out = ours(x, memory, mask[:, None, None, :])
-    their_out = theirs(
-        their_x, their_memory, tgt_mask=hidden_future(7), memory_key_padding_mask=~mask, tgt_is_causal=True
-    )
-    assert_same(out, their_out)
-    assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x), (memory, their_memory)])
+    assert_same_decoders(table, theirs, ours, lengths_to_mask(SOURCE_LENGTHS)[:, None, None, :], tgt_is_causal=True)
 
 
 @every_stack
@@ -168,13 +171,7 @@ def test_encoder_stack_equals_torch_in_output_and_gradients(norm, final_norm):
     theirs = torch_stack(nn.TransformerEncoder, nn.TransformerEncoderLayer, 3, norm=norm, final_norm=final_norm)
     table = torch_nn.encoder_table(3, final_norm=ends_in_norm(norm, final_norm))
     ours = copied(table, theirs, Encoder(ModelConfig(**sizes(norm=norm, final_norm=final_norm, num_encoder_layers=3))))
-    mask = lengths_to_mask(SOURCE_LENGTHS)
-    x, their_x = leaf_pair(3, 11, D_MODEL)
-
-    out = ours(x, mask)
-    their_out = theirs(their_x, src_key_padding_mask=~mask)
-    assert_same(out, their_out)
-    assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x)])
+    assert_same_encoders(table, theirs, ours, lengths_to_mask(SOURCE_LENGTHS))
 
 
 @every_stack
@@ -182,14 +179,7 @@ def test_decoder_stack_equals_torch_in_output_and_gradients(norm, final_norm):
     theirs = torch_stack(nn.TransformerDecoder, nn.TransformerDecoderLayer, 2, norm=norm, final_norm=final_norm)
     table = torch_nn.decoder_table(2, final_norm=ends_in_norm(norm, final_norm))
     ours = copied(table, theirs, Decoder(ModelConfig(**sizes(norm=norm, final_norm=final_norm, num_decoder_layers=2))))
-    mask = lengths_to_mask(SOURCE_LENGTHS)
-    x, their_x = leaf_pair(3, 7, D_MODEL)
-    memory, their_memory = leaf_pair(3, 11, D_MODEL)
-
-    out = ours(x, memory, mask)
-    their_out = theirs(their_x, their_memory, tgt_mask=hidden_future(7), memory_key_padding_mask=~mask)
-    assert_same(out, their_out)
-    assert_same_gradients(table, theirs, ours, out, their_out, [(x, their_x), (memory, their_memory)])
+    assert_same_decoders(table, theirs, ours, lengths_to_mask(SOURCE_LENGTHS))
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -257,6 +257,21 @@ def test_writers_have_readers_and_write_pairs_rejects_unknown_formats_first(tmp_
             write_pairs(str(tmp_path / name), iter(lambda: pytest.fail("was read"), None), ("en", "de"))
 
 
+@pytest.mark.parametrize(
+    ("extension", "end"),
+    [
+        (".po", '\nmsgid "a"\nmsgstr "ä"\n'),
+        (".tsv", "a\tä\n"),
+        (".tmx", "<seg>ä</seg></tuv>\n</tu>\n</body>\n</tmx>\n"),
+        (".xlf", "<target>ä</target>\n</trans-unit>\n</body>\n</file>\n</xliff>\n"),
+    ],
+)
+def test_writers_without_a_path_write_to_standard_output(monkeypatch, extension, end):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    assert WRITERS[extension](None, [SentencePair("a", "ä", "x:1")], ("en", "de")) == 1
+    assert sys.stdout.buffer.getvalue().decode().endswith(end)
+
+
 def test_tsv_is_written_to_standard_output(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
     assert write_pairs("-", [SentencePair("a", "b", "x:1")], ("en", "de")) == 1

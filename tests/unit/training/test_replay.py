@@ -217,13 +217,14 @@ def test_run_with_freeze_or_lora_resumes_exactly(fine_tuned, finished_run, tmp_p
         assert not moves or torch.linalg.matrix_rank(weight - before[name], rtol=1e-4) == rank
 
 
-def test_general_text_that_is_empty_is_named(fine_tuned, tmp_path):
-    (tmp_path / "none.tsv").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match=r"empty corpus: there is no line in .*none\.tsv"):
-        fine_tuned(data={"general_pairs": [str(tmp_path / "none.tsv")]})
-
-
-def test_general_text_that_is_too_short_is_named(fine_tuned, tmp_path):
-    (tmp_path / "few.tsv").write_text("eins\tone\nzwei\ttwo\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"the general text has 2 usable pairs, and 10 are needed .*; give more of it$"):
-        fine_tuned(data={"general_pairs": [str(tmp_path / "few.tsv")]})
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"empty corpus: there is no line in .*some\.tsv"),
+        ("eins\tone\nzwei\ttwo\n", r"the general text has 2 usable pairs, and 10 are needed .*; give more of it$"),
+    ],
+)
+def test_empty_or_too_short_general_text_is_rejected(fine_tuned, tmp_path, text, message):
+    (tmp_path / "some.tsv").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        fine_tuned(data={"general_pairs": [str(tmp_path / "some.tsv")]})

@@ -3,10 +3,8 @@ r"""gettext catalogues: every entry a pair or counted, in the encoding and the l
 from __future__ import annotations
 
 import gzip
-import io
 import re
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from shutil import which
@@ -407,9 +405,3 @@ def test_write_po_rejects_texts_a_po_cannot_keep_and_writes_nothing(tmp_path, pa
     with pytest.raises(DataError, match=message):
         write_po(str(tmp_path / "p.po"), [SentencePair("ok", "ok", "f.tsv:6"), pair], ("en", "de"))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_standard_output_is_written_when_no_file_is_named(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
-    assert write_po(None, [SentencePair("a", "ä", "x:1")], ("en", "de")) == 1
-    assert sys.stdout.buffer.getvalue().endswith('\nmsgid "a"\nmsgstr "ä"\n'.encode())

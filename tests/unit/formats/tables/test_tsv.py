@@ -77,12 +77,6 @@ def test_a_first_pair_that_would_be_read_as_a_header_is_refused_and_a_later_one_
     assert os.listdir(tmp_path) == ["q.tsv"]
 
 
-def test_standard_output_is_written_when_no_file_is_named(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
-    assert write_tsv(None, [SentencePair("a", "ä", "x:1")]) == 1
-    assert sys.stdout.buffer.getvalue() == "a\tä\n".encode()
-
-
 sides = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n\0\ufeff"), max_size=11)
 
 

@@ -285,12 +285,6 @@ def test_write_tmx_rejects_equal_or_invalid_languages(tmp_path, languages):
     assert os.listdir(tmp_path) == []
 
 
-def test_standard_output_is_written_when_no_file_is_named(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
-    assert write_tmx(None, [SentencePair("a", "ä", "x:1")], ("en", "de")) == 1
-    assert "<seg>ä</seg></tuv>\n</tu>\n</body>\n</tmx>\n".encode() in sys.stdout.buffer.getvalue()
-
-
 sides = xml_sides("<![CDATA[")
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -339,12 +337,6 @@ def test_write_xliff_rejects_forbidden_characters_and_equal_languages(tmp_path):
     with pytest.raises(ConfigError, match="source and target are both 'en'"):
         write_xliff(str(tmp_path / "f.xlf"), [], ("en", "en"))
     assert os.listdir(tmp_path) == []
-
-
-def test_standard_output_is_written_when_no_file_is_named(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
-    assert write_xliff(None, [SentencePair("a", "ä", "x:1")], ("en", "de")) == 1
-    assert "<target>ä</target>".encode() in sys.stdout.buffer.getvalue()
 
 
 @pytest.mark.parametrize(
