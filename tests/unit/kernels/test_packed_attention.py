@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from itertools import pairwise, product
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,10 +20,11 @@ from clearhead.kernels import packed_attention as module
 from clearhead.kernels.packed_attention import NONE, KeyRanges, has_triton, packed_attention
 from clearhead.model.attention import scaled_dot_product_attention
 from clearhead.model.masks import causal_mask
+from processes import call
 
 HEADS, WIDTH = 3, 16
 SOURCES, TARGETS = (5, 67, 1, 0, 22, 38), (9, 2, 71, 4, 30, 13)
-"""Lengths of the sentences; one has no source. Blocks of 64 rows hold parts of several, and three of others' rows."""
+"""Lengths of the sentences; one has no source. A block of 64 rows holds parts of several."""
 KINDS = {"encoder": (SOURCES, SOURCES), "decoder": (TARGETS, TARGETS), "cross": (TARGETS, SOURCES)}
 FILLING = 7
 """Rows at the end that no sentence has."""
@@ -125,13 +127,6 @@ def test_has_triton_asks_for_triton_and_a_c_compiler(monkeypatch):
         module._triton_form()
 
 
-def in_a_process_of_its_own(check: str, **settings: str) -> None:
-    """Run a function of this file, without what the tests do to the package: the compiler cannot see through it."""
-    command = [sys.executable, __file__, check]
-    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def check_compiled() -> None:
     compiled = torch.compile(packed_attention, backend="aot_eager", fullgraph=True, dynamic=True)
     for kind in KINDS:
@@ -145,7 +140,7 @@ def check_compiled() -> None:
 
 
 def test_packed_attention_is_one_graph_for_the_compiler():
-    in_a_process_of_its_own("check_compiled")
+    assert call(check_compiled) == 0  # in a process of its own, without the shape checks of a test run
 
 
 def check_kernels() -> None:
@@ -191,7 +186,26 @@ def check_compilation() -> None:
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed (it has packages for Linux alone)")
 @pytest.mark.parametrize(("check", "interpret"), [("check_kernels", "1"), ("check_compilation", "0")])
 def test_the_kernels_are_the_plain_form_and_compile_for_a_gpu(check, interpret, tmp_path):
-    in_a_process_of_its_own(check, TRITON_INTERPRET=interpret, TRITON_CACHE_DIR=str(tmp_path))
+    settings = {"TRITON_INTERPRET": interpret, "TRITON_CACHE_DIR": str(tmp_path)}  # read when Triton is imported
+    settings["PYTHONPATH"] = str(Path(__file__).parents[2])
+    command = [sys.executable, __file__, check]
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_kernels_are_the_plain_form_on_a_gpu(kind):
+    ranges = key_ranges(kind)
+    drawn_numbers = [x.detach() for x in drawn(ranges, torch.bfloat16)]
+    results = []
+    for device, dtype in (("cpu", torch.float64), ("cuda", torch.bfloat16)):
+        *rows, grad = (x.to(device, dtype) for x in drawn_numbers)
+        rows = [x.requires_grad_() for x in rows]
+        out = packed_attention(*rows, KeyRanges(*(x.to(device) for x in vars(ranges).values())))
+        results.append([x.to("cpu", torch.float64) for x in (out, *torch.autograd.grad(out, rows, grad))])
+    for wanted, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-2, atol=1e-2 * wanted.abs().max().item())
 
 
 if __name__ == "__main__":
