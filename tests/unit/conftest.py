@@ -249,6 +249,18 @@ def english_translator() -> Translator:
     return Translator(Bundle(model, tokenizer, DecodeConfig(beam_size=2, extra_length=3)))
 
 
+@pytest.fixture
+def write_lines(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a text file from its name and lines."""
+
+    def write(name: str, *lines: str) -> Path:
+        path = tmp_path / name
+        path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
+        return path
+
+    return write
+
+
 class SwitchWatcher(TorchDispatchMode):
     """Notes PyTorch's process-wide switches for products at every operation inside."""
 
@@ -295,3 +307,9 @@ def web_core(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in core_modules().items():
         (directory / name).write_bytes(content)
     return directory
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, web_core: Path) -> Path:
+    """Return a directory with the compiled core, for a page and models."""
+    return Path(shutil.copytree(web_core, tmp_path_factory.mktemp("web") / "site"))

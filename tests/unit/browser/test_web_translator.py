@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,33 +74,27 @@ LINES = [
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory, web_core) -> Path:
-    """Return a directory with the compiled core in its three forms."""
-    return Path(shutil.copytree(web_core, tmp_path_factory.mktemp("web_translator") / "site"))
-
-
-@pytest.fixture(scope="module")
-def page(browser, directory) -> Iterator[Any]:
-    with page_with_modules(browser, directory, PAGE, "window.load") as page:
+def page(browser, site) -> Iterator[Any]:
+    with page_with_modules(browser, site, PAGE, "window.load") as page:
         yield page
 
 
 @pytest.fixture
-def opened(page, directory):
+def opened(page, site):
     """Return a function that opens a model in the page."""
 
     def make(
         bundle: Bundle, precision: str = "fp32", form: str | None = None, head: AlignmentHead | None = None
     ) -> Translator:
         stored = StoredModel.of(bundle.model)
-        write_arrays(directory / "model.safetensors", stored.arrays, {})
-        bundle.tokenizer.save(directory / "tokenizer.json")
+        write_arrays(site / "model.safetensors", stored.arrays, {})
+        bundle.tokenizer.save(site / "tokenizer.json")
         settings = {
             **engine_settings(bundle.config),
             "decode": bundle.decode.model_dump(mode="json"),
             "text": text_settings(bundle, head),
         }
-        (directory / "settings.json").write_text(json.dumps(settings))
+        (site / "settings.json").write_text(json.dumps(settings))
         page.evaluate("(given) => load(...given)", [form, precision])
         return Translator(bundle)
 

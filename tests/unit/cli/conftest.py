@@ -54,18 +54,6 @@ def without_their_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imported.importlib.util, "find_spec", lambda name: None)
 
 
-@pytest.fixture
-def write_lines(tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that writes a text file from its name and lines."""
-
-    def write(name: str, *lines: str) -> Path:
-        path = tmp_path / name
-        path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
-        return path
-
-    return write
-
-
 def _killed_at_flush(last: int, function: Callable[[], object]) -> int:
     """Call a function in a process that is killed in the place of its flush of such a number; return how it ended."""
     flush, done = writing._flush, itertools.count(1)

@@ -16,15 +16,6 @@ GOLD = ["0-0 1-1 2-3 2?2 3-4", "0-0 5-1 1?1 2p1 3-2 4-3 6-4", "0-0 1-1"]
 
 
 @pytest.fixture
-def write_lines(tmp_path):
-    def write(name, *lines):
-        (tmp_path / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-        return tmp_path / name
-
-    return write
-
-
-@pytest.fixture
 def gold(write_lines):
     return read_gold_links(str(write_lines("gold.txt", *GOLD)), SOURCES, TARGETS)
 

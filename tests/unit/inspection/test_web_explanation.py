@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,12 +61,6 @@ window.load = async () => {{
   window.translator = new Translator(weights, new Vocabulary(await read("tokenizer.json", "json")), settings);
 }};
 </script>"""
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory, web_core) -> Path:
-    """Return a directory with the compiled core, for a page and models."""
-    return Path(shutil.copytree(web_core, tmp_path_factory.mktemp("web_explanation") / "site"))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,22 +47,16 @@ window.found = async (form, model, precision, sources, options) => {
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory, web_core) -> Path:
-    """Return a directory with the compiled core, for a page and models."""
-    return Path(shutil.copytree(web_core, tmp_path_factory.mktemp("web") / "site"))
-
-
-@pytest.fixture(scope="module")
-def page(browser, directory) -> Iterator[Any]:
-    with page_with_modules(browser, directory, PAGE, "window.found") as page:
+def page(browser, site) -> Iterator[Any]:
+    with page_with_modules(browser, site, PAGE, "window.found") as page:
         yield page
 
 
-def both(page, directory, model, beam, precision, form, settings=None, **options):
+def both(page, site, model, beam, precision, form, settings=None, **options):
     """Return what the browser and what the native core find: tokens and score of each hypothesis of each sentence."""
     stored = StoredModel.of(model)
-    write_arrays(directory / "model.safetensors", stored.arrays, {})
-    (directory / "model.json").write_text(json.dumps(engine_settings(model.config)))
+    write_arrays(site / "model.safetensors", stored.arrays, {})
+    (site / "model.json").write_text(json.dumps(engine_settings(model.config)))
     sources = [[*torch.randint(3, 61, (length - 1,)).tolist(), 2] for length in (1, 9, 2, 17, 40, 5, 33)]
     config = DecodeConfig(beam_size=beam, precision=precision, extra_length=20, **(settings or {}))
     native = decode(NativeEngine(stored, precision), sources, SearchOptions(config, num_best=min(beam, 2)))
@@ -91,28 +84,28 @@ def both(page, directory, model, beam, precision, form, settings=None, **options
 @pytest.mark.parametrize("precision", [slow("fp32"), "int8"])
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("settings", one_in(3, MODELS.values()), ids=MODELS)
-def test_a_browser_finds_the_same_to_the_last_bit(page, directory, make_model, settings, beam, precision):
+def test_a_browser_finds_the_same_to_the_last_bit(page, site, make_model, settings, beam, precision):
     model = make_model(**{**WIDTHS, "norm": "pre", "num_encoder_layers": 1, "num_decoder_layers": 2, **settings})
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(2.0)
-    found, native = both(page, directory, model, beam, precision, None)
+    found, native = both(page, site, model, beam, precision, None)
     assert found == native
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("settings", [{"min_length": 12}, {"no_repeat_ngram_size": 2}])
-def test_minimum_length_and_no_repeated_ngrams_are_as_in_python(page, directory, make_model, settings, beam):
+def test_minimum_length_and_no_repeated_ngrams_are_as_in_python(page, site, make_model, settings, beam):
     model = make_model(**WIDTHS, norm="pre")
-    found, native = both(page, directory, model, beam, "fp32", None, settings)
+    found, native = both(page, site, model, beam, "fp32", None, settings)
     assert found == native
-    assert found != both(page, directory, model, beam, "fp32", None)[0]
+    assert found != both(page, site, model, beam, "fp32", None)[0]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_a_greedy_search_without_scores_finds_the_same_tokens(page, directory, make_model, precision):
+def test_a_greedy_search_without_scores_finds_the_same_tokens(page, site, make_model, precision):
     model = make_model(**WIDTHS, norm="pre")
-    found, native = both(page, directory, model, 1, precision, None, scores=False)
+    found, native = both(page, site, model, 1, precision, None, scores=False)
     assert [[one[0] for one in best] for best in found] == [[one[0] for one in best] for best in native]
     assert {score for best in found for _, score, _ in best} == {0.0}
 
@@ -121,8 +114,8 @@ def test_a_greedy_search_without_scores_finds_the_same_tokens(page, directory, m
     ("source", "message"),
     [([61, 2], "id 61 is not in the vocabulary of 61"), ([5] * 80 + [2], "81 tokens, but the model has 80 positions")],
 )
-def test_web_core_rejects_unknown_ids_and_too_many_tokens(page, directory, make_model, source, message):
-    both(page, directory, make_model(**WIDTHS, **MODELS["learned"]), 1, "fp32", None)  # writes the model
+def test_web_core_rejects_unknown_ids_and_too_many_tokens(page, site, make_model, source, message):
+    both(page, site, make_model(**WIDTHS, **MODELS["learned"]), 1, "fp32", None)  # writes the model
     options = {
         "beam": 1,
         "nbest": 1,
@@ -139,9 +132,9 @@ def test_web_core_rejects_unknown_ids_and_too_many_tokens(page, directory, make_
 
 
 @pytest.mark.parametrize("form", ["simd", "plain"])
-def test_the_other_forms_find_nearly_the_same(page, directory, make_model, form):
+def test_the_other_forms_find_nearly_the_same(page, site, make_model, form):
     model = make_model(**WIDTHS, norm="pre")
-    found, native = both(page, directory, model, 4, "fp32", form)
+    found, native = both(page, site, model, 4, "fp32", form)
     for one, other in zip(found, native, strict=True):
         assert [tokens for tokens, *_ in one] == [tokens for tokens, *_ in other]
         assert [score for _, score, _ in one] == pytest.approx([score for _, score, _ in other], abs=1e-4)
