@@ -186,9 +186,3 @@ def test_optimize_rejects_missing_unequal_and_blank_text(run_command, make_model
         run_command(optimize, tmp_path / "absent", *text)
     assert run_command(optimize, model, *text, "--per-token", 0).exit_code == 2
     assert not (model / SHORTLIST_FILE).exists()
-
-
-def test_an_unknown_tag_is_named(run_command, make_model_dir, write_lines):
-    files = ["--source", write_lines("a", "<2de> x", "<2xx> y"), "--target", write_lines("b", "x", "y")]
-    with pytest.raises(DataError, match=r"a, line 2: unknown language tag <2xx>; the model's tags are <2de>, <2fr>"):
-        run_command(optimize, make_model_dir(language_tags=("de", "fr")), *files)

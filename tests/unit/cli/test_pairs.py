@@ -1,10 +1,14 @@
-"""The pairs that `score` and `evaluate` read: what a file says is none is left out, and said."""
+"""The pairs that commands read: what a file says is none is left out, and said; damaged rows are named."""
 
 from __future__ import annotations
 
 import pytest
 
+from clearhead.cli.evaluate import evaluate
+from clearhead.cli.optimize import optimize
 from clearhead.cli.pairs import PairOptions
+from clearhead.cli.score import score
+from clearhead.errors import DataError
 
 
 def given(capsys, **named):
@@ -42,3 +46,17 @@ def test_lines_are_named_by_their_file(tmp_path, capsys, name):
         path.write_text("a\nb\n", encoding="utf-8")
     found, said = given(capsys, source=tmp_path / name, target=tmp_path / "y.en")
     assert (found.name, len(found.pairs), said) == (str(tmp_path / name), 2, "")
+
+
+@pytest.mark.parametrize(("command", "other"), [(evaluate, "--reference"), (score, "--target"), (optimize, "--target")])
+def test_an_unknown_language_tag_is_named_with_its_line(run_command, make_model_dir, write_lines, command, other):
+    files = ["--source", write_lines("a", "<2de> x", "<2xx> y"), other, write_lines("b", "x", "y")]
+    with pytest.raises(DataError, match=r"a, line 2: unknown language tag <2xx>; the model's tags are <2de>, <2fr>"):
+        run_command(command, make_model_dir(language_tags=("de", "fr")), *files)
+
+
+@pytest.mark.parametrize("command", [evaluate, score])
+def test_a_pairs_row_without_a_tab_is_rejected_with_its_line(run_command, make_model_dir, write_lines, command):
+    pairs = write_lines("p.tsv", *(f"{n}\tx" for n in range(400)), "torn")
+    with pytest.raises(DataError, match=r"p\.tsv, line 401: there is no tab \(the row begins 'torn'\)"):
+        run_command(command, make_model_dir(), "--pairs", pairs)

@@ -85,12 +85,6 @@ def test_score_output_does_not_depend_on_batch_tokens(run_command, make_model_di
     assert small == large
 
 
-def test_an_unknown_tag_is_named(run_command, make_model_dir, write_lines):
-    files = ["--source", write_lines("a", "<2de> x", "<2xx> y"), "--target", write_lines("b", "x", "y")]
-    with pytest.raises(DataError, match=r"a, line 2: unknown language tag <2xx>; the model's tags are <2de>, <2fr>"):
-        run_command(score, make_model_dir(language_tags=("de", "fr")), *files)
-
-
 @pytest.fixture
 def tables(tmp_path, write_lines, sentences):
     """Return a comma-separated file of pairs with a header and an id, and the same as two files."""
@@ -120,12 +114,6 @@ def test_the_other_direction_is_scored(run_command, make_model_dir, tables):
     assert swapped.stdout == expected
     assert f"line by line, swapped: from {target} to {source}" in swapped.stderr
     assert run_command(score, model, "--pairs", pairs, "--columns", "3,2").stdout == expected
-
-
-def test_score_rejects_a_pairs_row_without_a_tab(run_command, make_model_dir, write_lines):
-    pairs = write_lines("p.tsv", *(f"{n}\tx" for n in range(400)), "torn")
-    with pytest.raises(DataError, match=r"p\.tsv, line 401: there is no tab \(the row begins 'torn'\)"):
-        run_command(score, make_model_dir(), "--pairs", pairs)
 
 
 def test_columns_need_a_file_of_pairs(run_command, make_model_dir, write_lines):
