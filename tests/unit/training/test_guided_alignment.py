@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from one_step import BOS, EOS, VOCAB_SIZE, batch_of, gradients, stepper_of
 
 from clearhead.bundle import load_bundle, save_bundle
-from clearhead.config import ModelConfig, TrainConfig
-from clearhead.data.batches import collate
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.errors import CheckpointError, ConfigError, DataError
@@ -21,13 +20,11 @@ from clearhead.files.tensors import read_weights
 from clearhead.model import Transformer
 from clearhead.training.layers import Layers
 from clearhead.training.log import read_metrics
-from clearhead.training.optimizer import build_optimizer
 from clearhead.training.resume import gather
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
 from clearhead.translation.alignment import alignment_head, guided_head_of
 
-PAD, BOS, EOS, VOCAB = 0, 1, 2, 37
 LENGTHS = [(3, 11), (7, 2), (2, 7), (13, 5), (5, 3)]
 WEIGHT = 0.3
 
@@ -36,7 +33,7 @@ def write_store(path: Path, *, with_links: bool = True) -> PairStore:
     choose = np.random.default_rng(5)
     with StoreWriter(path, with_links=with_links) as writer:
         for number, (source, target) in enumerate(LENGTHS):
-            ids = [[*choose.integers(3, VOCAB, length - 1).tolist(), EOS] for length in (source, target)]
+            ids = [[*choose.integers(3, VOCAB_SIZE, length - 1).tolist(), EOS] for length in (source, target)]
             places = choose.integers(0, (source - 1, target - 1), size=(4, 2)).tolist()
             links = sorted({(a, b) for a, b in places}) if number != 1 else []  # one pair has none
             writer.append("", "", *ids, links)
@@ -48,30 +45,10 @@ def store(tmp_path) -> PairStore:
     return write_store(tmp_path / "pairs.arrow")
 
 
-def batch_of(store: PairStore, *rows: int):
-    return collate(store, rows or range(len(store)), pad_id=PAD, bos_id=BOS)
-
-
-def stepper_of(dropout=0.0, model=None, **train) -> Stepper:
-    torch.manual_seed(5)
-    sizes = {"d_model": 26, "d_ff": 19, "num_heads": 13, "num_encoder_layers": 1, "num_decoder_layers": 3}
-    config = ModelConfig(**{"vocab_size": VOCAB, **sizes, "dropout": dropout, **(model or {})})
-    settings = TrainConfig(
-        **{"clip_norm": 0.0, "precision": "fp32", "guided_alignment_weight": WEIGHT, "label_smoothing": 0.0, **train}
-    )
-    transformer = Transformer(config).train()
-    return Stepper(transformer, build_optimizer(transformer, settings), settings)
-
-
-def gradients(stepper: Stepper, parts):
-    """Make one step at rate 0, and return the gradient and what was measured."""
-    seen = {}
-    hook = stepper.optimizer.register_step_pre_hook(
-        lambda *_: seen.update({name: p.grad.clone() for name, p in stepper.model.named_parameters()})
-    )
-    result = stepper.step(parts, number=1, rate=0.0)
-    hook.remove()
-    return seen, result
+def guided(dropout=0.0, model=None, **train) -> Stepper:
+    """Return what makes steps with guided alignment, of a post-norm model with one encoder layer."""
+    settings = {"guided_alignment_weight": WEIGHT, "label_smoothing": 0.0, **train}
+    return stepper_of(dropout=dropout, model={"num_encoder_layers": 1, "norm": "post", **(model or {})}, **settings)
 
 
 def plain_losses(model: Transformer, store: PairStore, layer: int):
@@ -93,7 +70,7 @@ def plain_losses(model: Transformer, store: PairStore, layer: int):
 
 @pytest.mark.parametrize(("asked", "layer"), [(None, 1), (2, 2)])
 def test_loss_and_gradient_are_those_of_the_formula(store, asked, layer):
-    stepper = stepper_of(guided_alignment_layer=asked)
+    stepper = guided(guided_alignment_layer=asked)
     translation, alignment, linked = plain_losses(stepper.model, store, layer)
     tokens = sum(length for _, length in LENGTHS)
     names, parameters = zip(*stepper.model.named_parameters(), strict=True)
@@ -109,8 +86,8 @@ def test_loss_and_gradient_are_those_of_the_formula(store, asked, layer):
 @pytest.mark.parametrize("cut", [[(0, 1), (2, 3, 4)], [(1,), (4, 0), (3,), (2,)]])
 def test_cutting_a_step_changes_nothing(store, cut):
     model = {"attention_dropout": 0.2}
-    whole, all_at_once = gradients(stepper_of(0.2, model), [batch_of(store)])
-    parts, cut_up = gradients(stepper_of(0.2, model), [batch_of(store, *rows) for rows in cut])
+    whole, all_at_once = gradients(guided(0.2, model), [batch_of(store)])
+    parts, cut_up = gradients(guided(0.2, model), [batch_of(store, *rows) for rows in cut])
     assert cut_up.alignment == pytest.approx(all_at_once.alignment, rel=1e-6)
     for name, gradient in whole.items():
         torch.testing.assert_close(parts[name], gradient, rtol=1e-5, atol=1e-6)
@@ -119,7 +96,7 @@ def test_cutting_a_step_changes_nothing(store, cut):
 def test_the_head_draws_no_random_number_and_links_that_are_not_there_cost_nothing(store, tmp_path):
     unlinked = write_store(tmp_path / "unlinked.arrow", with_links=False)
     (with_links, one), (without, other) = (
-        gradients(stepper_of(0.3, guided_alignment_weight=1e-12), [batch_of(each)]) for each in (store, unlinked)
+        gradients(guided(0.3, guided_alignment_weight=1e-12), [batch_of(each)]) for each in (store, unlinked)
     )
     assert other.alignment is None
     assert one.loss == other.loss

@@ -7,21 +7,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from one_step import BOS, EOS, PAD, VOCAB_SIZE, batch_of, gradients, stepper_of
 from torch import Tensor
 from torch.nn import functional
 
-from clearhead.config import ModelConfig, TrainConfig
+from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch, collate
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import ConfigError, TrainingError
 from clearhead.kernels.bf16_linear import are_products_bf16
-from clearhead.model import Transformer
 from clearhead.runtime.device import can_multiply_bf16
-from clearhead.training.optimizer import build_optimizer
 from clearhead.training.step import Stepper, uses_bf16
 
-PAD, BOS, EOS = 0, 1, 2
-VOCAB_SIZE = 37
 LENGTHS = [(3, 11), (7, 2), (2, 7), (13, 5), (5, 3), (11, 13), (1, 1)]
 
 
@@ -35,34 +32,8 @@ def store(tmp_path) -> PairStore:
     return PairStore.open(tmp_path / "pairs.arrow")
 
 
-def batch_of(store: PairStore, *rows: int) -> Batch:
-    return collate(store, rows or range(len(store)), pad_id=PAD, bos_id=BOS)
-
-
-def stepper_of(dtype=torch.float32, dropout=0.0, shape_seed=5, model=None, **train) -> Stepper:
-    torch.manual_seed(shape_seed)
-    sizes = {"d_model": 26, "d_ff": 19, "num_heads": 13, "num_encoder_layers": 2, "num_decoder_layers": 3}
-    config = ModelConfig(**{"vocab_size": VOCAB_SIZE, **sizes, "dropout": dropout, "norm": "pre", **(model or {})})
-    transformer = Transformer(config).to(dtype).train()
-    settings = TrainConfig(**{"clip_norm": 0.0, "precision": "fp32", **train})
-    return Stepper(transformer, build_optimizer(transformer, settings), settings)
-
-
 def weights_of(stepper: Stepper) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in stepper.model.state_dict().items()}
-
-
-def gradients(stepper: Stepper, parts, number: int = 1) -> tuple[dict[str, Tensor], float]:
-    """Make one step at rate 0 and return the gradient the optimiser was given, and the loss."""
-    seen: dict[str, Tensor] = {}
-
-    def note(*_: object) -> None:
-        seen.update({name: p.grad.clone() for name, p in stepper.model.named_parameters() if p.grad is not None})
-
-    hook = stepper.optimizer.register_step_pre_hook(note)
-    loss = stepper.step(parts, number=number, rate=0.0).loss
-    hook.remove()
-    return seen, loss
 
 
 def norm_of(grads: dict[str, Tensor]) -> float:
@@ -80,10 +51,10 @@ CUTS = {
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
 def test_accumulated_gradient_is_that_of_one_big_batch(store, cut, dropout):
     model = {"attention_dropout": dropout, "feed_forward_dropout": dropout}
-    whole, whole_loss = gradients(stepper_of(dropout=dropout, model=model), [batch_of(store)])
-    parts, parts_loss = gradients(stepper_of(dropout=dropout, model=model), [batch_of(store, *rows) for rows in cut])
+    whole, at_once = gradients(stepper_of(dropout=dropout, model=model), [batch_of(store)])
+    parts, cut_up = gradients(stepper_of(dropout=dropout, model=model), [batch_of(store, *rows) for rows in cut])
     assert whole.keys() == parts.keys() == dict(stepper_of().model.named_parameters()).keys()
-    assert parts_loss == pytest.approx(whole_loss, rel=1e-6)
+    assert cut_up.loss == pytest.approx(at_once.loss, rel=1e-6)
     for name, gradient in whole.items():
         torch.testing.assert_close(parts[name], gradient, rtol=1e-5, atol=1e-6)
 
@@ -111,9 +82,8 @@ def test_loss_and_gradient_are_those_of_the_formula(store):
     names, parameters = zip(*stepper.model.named_parameters(), strict=True)
     slope = dict(zip(names, torch.autograd.grad(expected, parameters), strict=True))
 
-    found, loss = gradients(stepper, [batch])
-    result = stepper.step([batch], number=1, rate=0.0)
-    assert loss == pytest.approx(expected.item(), rel=1e-5)
+    found, result = gradients(stepper, [batch])
+    assert result.loss == pytest.approx(expected.item(), rel=1e-5)
     assert result.nll == pytest.approx(likelihood.item(), rel=1e-5)
     assert result.target_tokens == sum(target for _, target in LENGTHS)
     assert result.grad_norm == pytest.approx(norm_of(slope), rel=1e-4)
@@ -134,9 +104,9 @@ def test_extra_padding_does_not_change_loss_and_gradient(store):
         batch.rows,
         batch.copies,
     )
-    torch.testing.assert_close(
-        gradients(stepper_of(), [padded]), gradients(stepper_of(), [batch]), rtol=1e-5, atol=1e-6
-    )
+    (found, longer), (expected, usual) = (gradients(stepper_of(), [one]) for one in (padded, batch))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert longer.loss == pytest.approx(usual.loss, rel=1e-5)
 
 
 def test_long_gradients_are_clipped_to_the_norm_and_short_ones_left(store):
@@ -156,7 +126,7 @@ def test_dropout_follows_from_seed_and_step_alone(store):
         stepper = stepper_of(dropout=0.3, seed=seed)
         torch.manual_seed(before)
         torch.rand(before)
-        return gradients(stepper, [batch_of(store)], number)[1]
+        return gradients(stepper, [batch_of(store)], number)[1].loss
 
     assert loss_of(1, 7, before=11) == loss_of(1, 7, before=23)
     others = {loss_of(1, 7, before=0), loss_of(1, 8, before=0), loss_of(2, 7, before=0), loss_of(2, 8, before=0)}
