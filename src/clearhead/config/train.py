@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
@@ -72,8 +72,9 @@ class TrainConfig(Settings):
     """Precision of the model's matrix products. `auto` is bf16 if the hardware supports it (GPUs; CPUs with AMX or
     AVX-512 BF16), otherwise fp32. All other operations are fp32 on a CPU, and follow torch.autocast on a GPU. A CPU
     without bf16 instructions computes in fp32 even if bf16 is set."""
-    compile: bool = False
-    """Compile the model with torch.compile: the first steps take minutes, later steps are faster."""
+    compile: Literal["auto"] | bool = "auto"
+    """Compile the training step with torch.compile: the first step takes up to minutes, later steps are faster. `auto`
+    compiles packed batches on a GPU (docs/scaling.md), and nothing on a CPU."""
     validate_every: Steps = 500
     """Optimiser steps between validations. A validation computes the loss of all validation pairs, and BLEU and chrF of
     greedy translations."""
@@ -130,14 +131,14 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _shards_go_with(self) -> Self:
         for name in ("lora_rank", "compile"):
-            if self.shard and getattr(self, name):
+            if self.shard and getattr(self, name) not in (0, False, "auto"):
                 raise ValueError(f"train.shard and train.{name} do not go together; leave one of them out")
         return self
 
     @model_validator(mode="after")
     def _plain_code_goes_with(self) -> Self:
         for name, is_set in {
-            "compile = true": self.compile,
+            "compile = true": self.compile is True,
             "shard = true": self.shard,
             "precision = 'bf16'": self.precision == "bf16",
         }.items():

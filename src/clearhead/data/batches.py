@@ -119,6 +119,14 @@ class BatchOrder:
         batch, cuts = self._batch_order[rest - self._starts[part]], self._cuts[part]
         return self._order[cuts[batch] : cuts[batch + 1]]
 
+    def batches(self) -> Iterator[NDArray[np.int64]]:
+        """Yield the rows of batches with the lengths of all batches of the run: every epoch has batches of the same.
+
+        With general text mixed in, those of each part.
+        """
+        for rows, cuts in zip(self._parts, self._cuts, strict=True):
+            yield from np.split(rows[np.argsort(self._keys[rows], kind="stable")], cuts[1:-1])
+
     def _plan(self, epoch: int) -> None:
         if epoch == self._planned_epoch:
             return

@@ -161,6 +161,11 @@ class PairStore:
         chunk, index = self._locate(row)
         return self._links[chunk][index].reshape(-1, 2)
 
+    @property
+    def has_links(self) -> bool:
+        """Whether the pairs have token links."""
+        return self._links is not None
+
     def source(self, row: int) -> str:
         """Return the text of a source, as in the corpus."""
         chunk, index = self._locate(row)

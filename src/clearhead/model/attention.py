@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
 from clearhead.errors import ConfigError
 from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.dropout import dropout as drop
+from clearhead.kernels.packed_attention import KeyRanges, packed_attention
 from clearhead.kernels.plain_code import is_plain
 from clearhead.model.masks import causal_mask
 from clearhead.model.other_positions import RotaryPositions
@@ -112,25 +113,26 @@ class MultiHeadAttention(nn.Module):
         self,
         query: Float[Tensor, "B T D"],
         memory: Float[Tensor, "B S D"] | None = None,
-        mask: Bool[Tensor, "..."] | None = None,
+        mask: Bool[Tensor, "..."] | KeyRanges | None = None,
         weights: list[Tensor] | None = None,
         bias: Float[Tensor, "..."] | None = None,
+        start: int | Int[Tensor, " T"] = 0,
     ) -> Float[Tensor, "B T D"]:
         """Attend from `query` to `memory`, or to itself if it is None (self-attention); for the rest, see `attend`."""
-        keys, values = self.keys_and_values(query if memory is None else memory)
-        return self.attend(self.queries(query), keys, values, mask=mask, weights=weights, bias=bias)
+        keys, values = self.keys_and_values(query if memory is None else memory, start)
+        return self.attend(self.queries(query, start), keys, values, mask=mask, weights=weights, bias=bias)
 
-    def queries(self, x: Float[Tensor, "B T D"], start: int = 0) -> Float[Tensor, "B H T K"]:
-        """Project queries, whose first position is `start`."""
+    def queries(self, x: Float[Tensor, "B T D"], start: int | Int[Tensor, " T"] = 0) -> Float[Tensor, "B H T K"]:
+        """Project queries, whose first position is `start`; of packed rows, `start` has the position of each."""
         q = self._split_heads(self.q_proj(x))
         if self.rotary is not None:
             q = self.rotary(q, start)
         return q if self.scale else q * math.sqrt(q.size(-1))  # cancels the division of equation 1
 
     def keys_and_values(
-        self, memory: Float[Tensor, "B S D"], start: int = 0
+        self, memory: Float[Tensor, "B S D"], start: int | Int[Tensor, " S"] = 0
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S V"]]:
-        """Project keys and values, whose first position is `start`; a decoder caches the result between steps."""
+        """Project keys and values; `start` as for `queries`. A decoder caches the result between steps."""
         keys = self._split_heads(self.k_proj(memory))
         if self.rotary is not None:
             keys = self.rotary(keys, start)
@@ -142,7 +144,7 @@ class MultiHeadAttention(nn.Module):
         keys: Float[Tensor, "B H S K"],
         values: Float[Tensor, "B H S V"],
         *,
-        mask: Bool[Tensor, "..."] | None = None,
+        mask: Bool[Tensor, "..."] | KeyRanges | None = None,
         is_causal: bool = False,
         weights: list[Tensor] | None = None,
         bias: Float[Tensor, "..."] | None = None,
@@ -153,7 +155,8 @@ class MultiHeadAttention(nn.Module):
             queries: Projected queries, see `queries`.
             keys: Projected keys, see `keys_and_values`.
             values: Projected values.
-            mask: True where a query may attend to a key; must broadcast to [B, H, T, S].
+            mask: True where a query may attend to a key; must broadcast to [B, H, T, S]. For packed rows
+                (B = 1), the keys of each query.
             is_causal: Instead of a mask, with T = S: position t may attend to positions up to t.
             weights: If given, equation 1 is computed step by step, and its weights, [B, H, T, S], are appended. If not,
                 PyTorch's fused kernel computes the same output without storing them, where it is the faster of the two.
@@ -163,6 +166,12 @@ class MultiHeadAttention(nn.Module):
         # On a CPU the fused kernel draws random numbers one by one.
         is_slow = dropout > 0.0 and queries.device.type == "cpu"
         is_fused = weights is None and not is_slow and not is_plain()
+        if isinstance(mask, KeyRanges):
+            if is_fused and dropout == 0.0 and bias is None and values.size(-1) == keys.size(-1):
+                q, k, v = (rows.squeeze(0).transpose(0, 1) for rows in (queries, keys, values))
+                heads = packed_attention(q, k, v, mask)  # (T, H, K)
+                return self.out_proj(heads.flatten(1).unsqueeze(0))
+            mask = mask.mask()
         if is_causal and (bias is not None or not is_fused):
             mask = causal_mask(queries.size(2), queries.device)
         if is_fused:

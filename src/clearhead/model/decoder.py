@@ -11,8 +11,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
+from clearhead.kernels.packed_attention import KeyRanges
 from clearhead.model.attention import log_attention_weights
 from clearhead.model.cache import DecoderCache, LayerCache
+from clearhead.model.packing import Packing
 from clearhead.model.recorder import NOTHING, Recorder
 from clearhead.model.sublayers import (
     cross_attention,
@@ -47,7 +49,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "R T D"],
         memory: Float[Tensor, "B S D"] | None = None,
-        memory_mask: Bool[Tensor, "B 1 1 S"] | None = None,
+        memory_mask: Bool[Tensor, "B 1 1 S"] | Packing | None = None,
         cache: LayerCache | None = None,
         bias: Float[Tensor, "1 H T past"] | None = None,
         recorder: Recorder = NOTHING,
@@ -55,25 +57,30 @@ class DecoderLayer(nn.Module):
         """Run the sub-layers; `cache` is extended by the new positions.
 
         The input is either the whole target (T positions, no cache or an empty one), or one new position in each row
-        (T = 1). `bias` is added to the scores of self-attention.
+        (T = 1). `bias` is added to the scores of self-attention. Packed rows have a packing in place of the mask.
         """
-        masked_self_attention = partial(self._masked_self_attention, cache=cache, bias=bias, recorder=recorder)
+        packing = memory_mask if isinstance(memory_mask, Packing) else None
+        masked_self_attention = partial(
+            self._masked_self_attention, cache=cache, bias=bias, recorder=recorder, packing=packing
+        )
         x = self.self_attn_residual.add_and_norm(x, masked_self_attention)
         if self.cross_attn_residual is not None:
             if memory is None:
                 raise ValueError("a decoder with cross-attention needs a memory, from the encoder")
+            visible = memory_mask.cross if isinstance(memory_mask, Packing) else memory_mask
             cross_attention = partial(
-                self._cross_attention, memory=memory, mask=memory_mask, cache=cache, recorder=recorder
+                self._cross_attention, memory=memory, mask=visible, cache=cache, recorder=recorder
             )
             x = self.cross_attn_residual.add_and_norm(x, cross_attention)
         return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
     def _masked_self_attention(
-        self, x: Tensor, cache: LayerCache | None, bias: Tensor | None, recorder: Recorder
+        self, x: Tensor, cache: LayerCache | None, bias: Tensor | None, recorder: Recorder, packing: Packing | None
     ) -> Tensor:
-        start = 0 if cache is None else cache.length
-        if x.size(1) > 1 and start > 0:
-            raise ValueError(f"after {start} cached positions, give one new position, not {x.size(1)}")
+        past = 0 if cache is None else cache.length
+        if x.size(1) > 1 and past > 0:
+            raise ValueError(f"after {past} cached positions, give one new position, not {x.size(1)}")
+        start = past if packing is None else packing.target_places
         keys, values = self.self_attn.keys_and_values(x, start)
         if cache is not None:
             keys, values = cache.extend(keys, values)
@@ -81,11 +88,14 @@ class DecoderLayer(nn.Module):
         weights = None if recorder.weights is None else recorder.weights.decoder
         # A single new position may attend to all earlier ones; only several at once need the causal mask. To
         # torch.compile `in` is a bool, where `>` is a symbol, which the fused kernel refuses.
-        is_causal = x.size(1) not in (0, 1)
-        return self.self_attn.attend(queries, keys, values, is_causal=is_causal, weights=weights, bias=bias)
+        is_causal = packing is None and x.size(1) not in (0, 1)
+        visible = None if packing is None else packing.decoder
+        return self.self_attn.attend(
+            queries, keys, values, mask=visible, is_causal=is_causal, weights=weights, bias=bias
+        )
 
     def _cross_attention(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None, cache: LayerCache | None, recorder: Recorder
+        self, x: Tensor, memory: Tensor, mask: Tensor | KeyRanges | None, cache: LayerCache | None, recorder: Recorder
     ) -> Tensor:
         assert self.cross_attn is not None
         keys_and_values = None if cache is None else cache.memory
@@ -98,7 +108,8 @@ class DecoderLayer(nn.Module):
         # The beams of one sentence attend to the same memory: they become further queries on it, not copies of it.
         queries = self.cross_attn.queries(x.reshape(memory.size(0), -1, x.size(-1)))  # (B, H, R/B * T, K)
         if (head := recorder.head) is not None:
-            head.log_weights.append(log_attention_weights(queries[:, head.head], keys[:, head.head], mask))
+            seen = mask.mask()[None, None] if isinstance(mask, KeyRanges) else mask
+            head.log_weights.append(log_attention_weights(queries[:, head.head], keys[:, head.head], seen))
         weights = None if recorder.weights is None else recorder.weights.cross
         return self.cross_attn.attend(queries, keys, values, mask=mask, weights=weights).reshape(x.shape)
 
@@ -116,12 +127,12 @@ class Decoder(nn.Module):
         self,
         x: Float[Tensor, "R T D"],
         memory: Float[Tensor, "B S D"] | None = None,
-        memory_mask: Bool[Tensor, "B S"] | None = None,
+        memory_mask: Bool[Tensor, "B S"] | Packing | None = None,
         cache: DecoderCache | None = None,
         recorder: Recorder = NOTHING,
     ) -> Float[Tensor, "R T D"]:
         """Decode embedded target tokens; the other arguments are as for `Transformer.states`."""
-        mask = None if memory_mask is None else memory_mask[:, None, None, :]  # (B, 1, 1, S)
+        mask = memory_mask[:, None, None, :] if isinstance(memory_mask, Tensor) else memory_mask  # (B, 1, 1, S)
         start = 0 if cache is None else cache.length
         bias = None if self.relative_positions is None else self.relative_positions(x.size(1), start)
         for index, layer in enumerate(self.layers):

@@ -53,13 +53,17 @@ class Embedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], start: int = 0, segments: Int[Tensor, "B T"] | None = None
+        self,
+        ids: Int[Tensor, "B T"],
+        start: int | Int[Tensor, " T"] = 0,
+        segments: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Return scaled token embeddings with their positions.
 
         Args:
             ids: Token ids.
-            start: Position of the first column; above 0 if earlier tokens are in a cache.
+            start: Position of the first column, above 0 if earlier tokens are in a cache; of packed rows, the position
+                of each column.
             segments: Segment of each token; all 0 if not given.
         """
         return self.placed(self.vectors(ids), start, segments)
@@ -69,7 +73,10 @@ class Embedding(nn.Module):
         return functional.embedding(ids, self.weight) * self.scale
 
     def placed(
-        self, x: Float[Tensor, "B T D"], start: int = 0, segments: Int[Tensor, "B T"] | None = None
+        self,
+        x: Float[Tensor, "B T D"],
+        start: int | Int[Tensor, " T"] = 0,
+        segments: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Add positions and segments to token embeddings; then apply the norm and dropout."""
         if self.positions is not None:

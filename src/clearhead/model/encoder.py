@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
+from clearhead.kernels.packed_attention import KeyRanges
+from clearhead.model.packing import Packing
 from clearhead.model.recorder import NOTHING, Recorder
 from clearhead.model.sublayers import feed_forward, final_norm, relative_positions, residual, self_attention
 
@@ -34,13 +36,15 @@ class EncoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B S D"],
-        mask: Bool[Tensor, "B 1 1 S"],
+        mask: Bool[Tensor, "B 1 1 S"] | KeyRanges,
         bias: Float[Tensor, "1 H S S"] | None = None,
         recorder: Recorder = NOTHING,
+        start: int | Int[Tensor, " S"] = 0,
     ) -> Float[Tensor, "B S D"]:
-        """Run the sub-layers; `bias` is added to the scores of attention."""
+        """Run the sub-layers; `bias` is added to the scores of attention, `start` has the positions of packed rows."""
         weights = None if recorder.weights is None else recorder.weights.encoder
-        x = self.self_attn_residual.add_and_norm(x, partial(self.self_attn, mask=mask, weights=weights, bias=bias))
+        self_attention = partial(self.self_attn, mask=mask, weights=weights, bias=bias, start=start)
+        x = self.self_attn_residual.add_and_norm(x, self_attention)
         return self.feed_forward_residual.add_and_norm(x, self.feed_forward)
 
 
@@ -54,20 +58,22 @@ class Encoder(nn.Module):
         self.final_norm = final_norm(config)
 
     def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"], recorder: Recorder = NOTHING
+        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B S"] | Packing, recorder: Recorder = NOTHING
     ) -> Float[Tensor, "B S D"]:
         """Encode a batch.
 
         Args:
             x: Embedded source tokens with their positions.
-            mask: True at positions that hold a token.
+            mask: True at positions that hold a token; or the packing of packed rows.
             recorder: What to record.
         """
         bias = None if self.relative_positions is None else self.relative_positions(x.size(1))
+        visible = mask.encoder if isinstance(mask, Packing) else mask[:, None, None, :]
+        start = mask.source_places if isinstance(mask, Packing) else 0
         for layer in self.layers:
             if recorder.hidden is not None:
                 recorder.hidden.encoder.append(x)
-            x = layer(x, mask[:, None, None, :], bias, recorder)
+            x = layer(x, visible, bias, recorder, start)
         x = self.final_norm(x)
         if recorder.hidden is not None:
             recorder.hidden.encoder.append(x)

@@ -25,12 +25,14 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(max_positions, d_model))
 
-    def forward(self, start: int, length: int) -> Float[Tensor, "T D"]:
-        """Return the vectors of positions start to start + length - 1.
+    def forward(self, start: int | Int[Tensor, " T"], length: int) -> Float[Tensor, "T D"]:
+        """Return the vectors of positions start to start + length - 1, or of the given positions.
 
         Raises:
             ConfigError: If the model has fewer positions.
         """
+        if isinstance(start, Tensor):
+            return functional.embedding(start, self.weight)
         end = start + length
         require_positions(end, self.weight.size(0))
         return self.weight[start:end]
@@ -46,8 +48,7 @@ def rotary_positions(
         cos: Cosine of the angle of each position and pair.
         sin: Sine of the same angles.
     """
-    pairs = x.unflatten(-1, (-1, 2))  # (B, H, T, K/2, 2)
-    left, right = pairs[..., 0], pairs[..., 1]
+    left, right = x.unflatten(-1, (-1, 2)).unbind(-1)  # (B, H, T, K/2) twice
     return torch.stack([left * cos - right * sin, left * sin + right * cos], dim=-1).flatten(-2)
 
 
@@ -65,9 +66,13 @@ class RotaryPositions(nn.Module):
         self.head_dim = head_dim
         self.register_buffer("table", torch.as_tensor(rotary_table(512, head_dim)), persistent=False)
 
-    def forward(self, x: Float[Tensor, "B H T K"], start: int) -> Float[Tensor, "B H T K"]:
-        """Rotate queries or keys at positions start, start + 1, ..."""
-        cos, sin = self.cos_and_sin(start + x.size(2))[:, start:].to(x.dtype)
+    def forward(self, x: Float[Tensor, "B H T K"], start: int | Int[Tensor, " T"]) -> Float[Tensor, "B H T K"]:
+        """Rotate queries or keys at positions start, start + 1, ..., or at given ones, which the table must have."""
+        if isinstance(start, Tensor):
+            table = self.table.index_select(1, start)
+        else:
+            table = self.cos_and_sin(start + x.size(2))[:, start:]
+        cos, sin = table.to(x.dtype)
         return rotary_positions(x, cos, sin)
 
     def cos_and_sin(self, length: int) -> Float[Tensor, "2 T half"]:

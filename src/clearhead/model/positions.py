@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import assert_never
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from clearhead.config import ModelConfig
 from clearhead.config.choices import SinusoidLayout
@@ -56,8 +57,13 @@ class SinusoidalPositions(nn.Module):
         self.first = first
         self.register_buffer("table", sinusoidal_positions(512, d_model, layout, first=first), persistent=False)
 
-    def forward(self, start: int, length: int) -> Float[Tensor, "T D"]:
-        """Return the encodings of positions start to start + length - 1."""
+    def forward(self, start: int | Int[Tensor, " T"], length: int) -> Float[Tensor, "T D"]:
+        """Return the encodings of positions start to start + length - 1, or of the given positions.
+
+        Given positions must be in the table, which each longer sequence extends.
+        """
+        if isinstance(start, Tensor):
+            return functional.embedding(start, self.table)
         end = start + length
         table = self.table  # read once: another thread may replace it by a shorter one
         if end > table.size(0):

@@ -20,7 +20,9 @@ from clearhead.model.encoder import Encoder
 from clearhead.model.initial_weights import draw_initial_weights
 from clearhead.model.masks import padding_mask
 from clearhead.model.module_state import note_methods
-from clearhead.model.positions import make_positions
+from clearhead.model.other_positions import LearnedPositions, RotaryPositions
+from clearhead.model.packing import Packing
+from clearhead.model.positions import SinusoidalPositions, make_positions
 from clearhead.model.recorder import NOTHING, AttentionWeights, HiddenStates, Recorder
 from clearhead.model.sublayers import make_norm
 
@@ -149,6 +151,34 @@ class Transformer(nn.Module):
             raise ValueError("a decoder alone (model.num_encoder_layers = 0) takes no memory; give None")
         embedded = self.target_embedding(target, start=0 if cache is None else cache.length)
         return self._before_output(self.decoder(embedded, memory, memory_mask, cache, recorder))
+
+    def packed_states(
+        self, source: Int[Tensor, " S"], target: Int[Tensor, " T"], packing: Packing
+    ) -> Float[Tensor, "T D"]:
+        """Return the decoder states of packed rows, as `encode` and `states` compute them for each sentence alone.
+
+        Call `reserve_positions` first.
+
+        Args:
+            source: Source ids of all sentences, one after another.
+            target: Target ids shifted right, likewise.
+            packing: Where the sentences lie.
+        """
+        memory = self.encoder(self.source_embedding(source.unsqueeze(0), packing.source_places), packing)
+        embedded = self.target_embedding(target.unsqueeze(0), packing.target_places)
+        return self._before_output(self.decoder(embedded, memory, packing)).squeeze(0)
+
+    def reserve_positions(self, length: int) -> None:
+        """Make the tables of positions long enough for sentences of so many tokens.
+
+        Raises:
+            ConfigError: If the model has learned positions, and fewer.
+        """
+        for module in self.modules():
+            if isinstance(module, SinusoidalPositions | LearnedPositions):
+                module(0, length)
+            elif isinstance(module, RotaryPositions):
+                module.cos_and_sin(length)
 
     def logits(self, hidden: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch V"]:
         """Return the logits of decoder states after the final norm, such as the last of `HiddenStates`."""

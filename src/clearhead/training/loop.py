@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from clearhead.bundle import Bundle, read_card, save_bundle
 from clearhead.bundle.model_directory import model_directory
 from clearhead.config import Config
-from clearhead.data.batches import Batch, BatchOrder, collate, copy_numbers, shares, split
+from clearhead.data.batches import BatchOrder
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
 from clearhead.files.tensors import average_weights, load_tensors, load_weights, model_tensors
@@ -33,7 +33,7 @@ from clearhead.training.publish import SideFilesOf, publish
 from clearhead.training.run_directory import MODEL_BEFORE
 from clearhead.training.schedule import learning_rate
 from clearhead.training.signals import StopSignals
-from clearhead.training.step import Stepper, StepResult
+from clearhead.training.step_makers import step_makers
 from clearhead.training.validation import (
     Validation,
     is_better,
@@ -91,7 +91,8 @@ class Loop:
             layers = [*self.model.encoder.layers, *self.model.decoder.layers]
             self.workers.shard(self.model, layers, methods=("encode", "states"))
         self.optimizer = build_optimizer(self.model, config.train)
-        self.stepper = Stepper(self.model, self.optimizer, config.train, self.workers, self.own)
+        parts = self.model, self.optimizer, config, self.data, self.order, self.workers, self.own
+        self.batches, self.stepper = step_makers(*parts, self.display.say)
         self.state = TrainingState(
             device=self.device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
         )
@@ -100,6 +101,8 @@ class Loop:
         self._saved_at = 0.0  # seconds of training
         self._best: Validation | None = None  # validation of `state.best`, if this process measured it
         self._is_stopped = False  # whether some worker was asked to stop before the last step ended
+        self._unread_seconds = 0.0  # of steps whose measurements were not read yet
+        self._alignment: float | None = None  # of the last step, see `StepResult`
 
     def begin(self, newest: tuple[Path, TrainingState] | None, start_model: Bundle | None) -> None:
         """Resume from the newest checkpoint, or start from the configured model, or from random weights.
@@ -175,22 +178,28 @@ class Loop:
             # Step 0 is ranked like every later step, and once it is saved the run no longer needs the initial model.
             self._save(self._validate(log))
         self._measure_best_again(log)
+        make_step: Any = self.stepper.step  # takes batches as `self.batches` has them
         begun, first, is_timed = time.monotonic(), self.state.step, False  # not `elapsed`, which has the preparation
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
             number = self.state.step + 1
             rate = learning_rate(number, train, d_model=self.config.model.d_model, progress=self.state.progress(train))
             self.workers.begin("a step")
-            parts, tokens = self._share()
+            parts, tokens = self.batches.of_step(self.state.step)
             with self._explained():
-                result = self.stepper.step(parts, number=number, rate=rate, tokens=tokens)
+                make_step(parts, number=number, rate=rate, tokens=tokens)
+            if not self.stepper.is_measured_at_once and self.state.step == first:
+                self.display.say(f"compiled the training step in {time.monotonic() - before:.0f} s")
             self.state.step += 1
-            self.state.target_tokens += result.target_tokens
+            self.state.target_tokens += tokens
             self._tick()
-            self.state.window.add(result, time.monotonic() - before)
-            self._show()
-            if self.state.step % _STEPS_BETWEEN_RECORDS == 0:
-                self._record(log, rate, result)
+            self._unread_seconds += time.monotonic() - before
+            is_recorded = self.state.step % _STEPS_BETWEEN_RECORDS == 0
+            if is_recorded or self.stepper.is_measured_at_once:
+                self._read()
+                self._show()
+            if is_recorded:
+                self._record(log, rate)
 
             if not is_timed and (seconds := time.monotonic() - begun) >= _TIMED_AGAIN:
                 is_timed = True
@@ -260,33 +269,19 @@ class Loop:
             return self.state.step
         return step
 
-    def _share(self) -> tuple[list[Batch], int]:
-        """Return this worker's batches of the next step, and the target tokens of all workers in that step.
+    def _read(self) -> None:
+        """Add the measurements of the steps since the last call to the window; a GPU is waited for.
 
-        Each batch is small enough to be computed at once. Every worker gets at least one. With sharded weights every
-        worker gets the same number, because the weights are gathered for each batch. Missing batches are filled with a
-        pair that has no target tokens to learn.
+        Raises:
+            TrainingError: If one of them went wrong; it and those after it have not moved the weights.
         """
-        pairs, model = self.data.train, self.config.model
-        rows = self.order.rows(self.state.step)
-        lengths, copies = pairs.target_lengths[rows], copy_numbers(rows)
-        cut = shares(np.arange(len(rows)), lengths, max(self.workers.count, self.config.train.accumulate))
-        most = self.config.train.micro_batch_tokens
-        parts = [
-            [part for share in own if share.size for part in split(share, lengths, most)]
-            for own in self.workers.dealt(cut)
-        ]
-        batches = [
-            collate(pairs, rows[part], copies=copies[part], pad_id=model.pad_id, bos_id=model.bos_id)
-            for part in parts[self.workers.rank]
-        ]
-        wanted = max(map(len, parts)) if self.workers.is_sharding else 1
-        if len(batches) < wanted:
-            pair = collate(pairs, rows[:1], pad_id=model.pad_id, bos_id=model.bos_id)
-            nothing = torch.full_like(pair.target_out, model.pad_id)
-            silent = replace(pair, target_out=nothing, num_target_tokens=0, links=None)
-            batches += [silent] * (wanted - len(batches))
-        return batches, int(lengths.sum())
+        start = time.monotonic()
+        with self._explained():
+            results = self.stepper.results()
+        seconds, self._unread_seconds = self._unread_seconds + time.monotonic() - start, 0.0
+        for result in results:
+            self.state.window.add(result, seconds / len(results))
+            self._alignment = result.alignment
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -319,6 +314,7 @@ class Loop:
 
     def _validate(self, log: MetricsLog | NoLog) -> Validation | None:
         """Validate the model, and return the result if it is the best so far, else None."""
+        self._read()
         self.display.stage("validating", 0)
         validation = self._measured()
         step, best = self.state.step, self.state.best
@@ -384,6 +380,7 @@ class Loop:
 
     def _save(self, best: Validation | None) -> None:
         """Write a checkpoint. Publish the model if it is the best so far, so that a killed run leaves a model too."""
+        self._read()
         self._tick()
         self.workers.begin("a checkpoint")
         weights = whole_tensors(model_tensors(self.model))
@@ -403,7 +400,7 @@ class Loop:
         best_step = self.state.best.step if self.state.best else None
         self.checkpoints.prune(keep, best_step=best_step, multiple_of=self.config.train.checkpoint_every)
 
-    def _record(self, log: MetricsLog | NoLog, rate: float, last: StepResult) -> None:
+    def _record(self, log: MetricsLog | NoLog, rate: float) -> None:
         window, self.state.window = self.state.window, Window()
         loss, nll = window.loss / window.tokens, window.nll / window.tokens
         speed = window.tokens / window.seconds
@@ -415,7 +412,7 @@ class Loop:
             ppl=perplexity(nll),
             lr=rate,
             grad_norm=window.grad_norm,
-            **({} if last.alignment is None else {"alignment": last.alignment}),
+            **({} if self._alignment is None else {"alignment": self._alignment}),
             tokens_per_second=round(speed, 1),
             elapsed=round(self.state.elapsed, 3),
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -33,7 +33,10 @@ _CHUNK = ROUNDED_ROWS
 
 
 def label_smoothed_cross_entropy(
-    logits: Float[Tensor, "N V"], target: Int[Tensor, " N"], smoothing: float
+    logits: Float[Tensor, "N V"],
+    target: Int[Tensor, " N"],
+    smoothing: float,
+    is_token: Bool[Tensor, " N"] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return the smoothed loss and the plain negative log-likelihood, both summed over the tokens, in nats.
 
@@ -44,11 +47,15 @@ def label_smoothed_cross_entropy(
         logits: Unnormalised log-probabilities over the vocabulary at each target token.
         target: Reference tokens.
         smoothing: Probability mass eps spread over the vocabulary.
+        is_token: False at rows that do not count; all do if not given.
     """
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
     log_probs = logits.float().log_softmax(dim=-1)
-    nll = -log_probs.gather(-1, target[:, None]).sum()
-    return (1.0 - smoothing) * nll - smoothing * log_probs.mean(dim=-1).sum(), nll.detach()
+    of_target, mean = log_probs.gather(-1, target.long().unsqueeze(-1)).squeeze(-1), log_probs.mean(dim=-1)  # (N,)
+    if is_token is not None:
+        of_target, mean = torch.where(is_token, of_target, 0.0), torch.where(is_token, mean, 0.0)
+    nll = -of_target.sum()
+    return (1.0 - smoothing) * nll - smoothing * mean.sum(), nll.detach()
 
 
 def chunked_cross_entropy(

@@ -149,8 +149,9 @@ def move_by_adam(
     gradients: Sequence[Tensor],
     states: Sequence[Mapping[str, Tensor]],
     *,
-    rate: float,
+    rate: float | Tensor,
     group: Mapping[str, Any],
+    found_inf: Tensor | None = None,
 ) -> None:
     """Apply one Adam update (paper section 5.3) to tensors in place, without weight decay.
 
@@ -160,6 +161,7 @@ def move_by_adam(
         states: One state for each tensor: `step` [], and `exp_avg` and `exp_avg_sq` of its shape. Updated in place.
         rate: Learning rate.
         group: Parameter group of the optimiser, from which `betas` and `eps` are read.
+        found_inf: 1 if nothing is to move, else 0, as PyTorch's optimisers have it; None to move.
     """
     adam(
         list(tensors),
@@ -176,6 +178,7 @@ def move_by_adam(
         weight_decay=0.0,
         eps=group["eps"],
         maximize=False,
+        found_inf=found_inf,
     )
 
 
@@ -202,6 +205,7 @@ class Muon(torch.optim.Optimizer):
         rounded: bool = True,
     ) -> None:
         self.rounded = rounded
+        self.found_inf: Tensor | None = None  # as for `move_by_adam`; with it, the learning rate is a tensor too
         groups = [{"params": list(matrices), "is_matrix": True}, {"params": list(others), "is_matrix": False}]
         super().__init__(groups, {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
@@ -235,10 +239,14 @@ class Muon(torch.optim.Optimizer):
             looked = torch._foreach_add(gradients, momenta, alpha=_MOMENTUM)
             ahead = torch.stack([whole(matrix) for matrix in looked])  # (count, rows, columns)
             size = _ADAM_SIZE * max(shape) ** 0.5
-            straight = orthogonalised(ahead, rounded=self.rounded).unbind()
-            updates = [part_like(update, matrix) for update, matrix in zip(straight, parameters, strict=True)]
-            torch._foreach_mul_(parameters, 1.0 - group["lr"] * group["weight_decay"])
-            torch._foreach_add_(parameters, updates, alpha=-group["lr"] * size)
+            straight, rate = orthogonalised(ahead, rounded=self.rounded), group["lr"]
+            if self.found_inf is not None:
+                is_wrong = self.found_inf > 0
+                rate = torch.where(is_wrong, 0.0, rate)
+                straight = torch.where(is_wrong, 0.0, rate * straight)
+            updates = [part_like(update, matrix) for update, matrix in zip(straight.unbind(), parameters, strict=True)]
+            torch._foreach_mul_(parameters, 1.0 - rate * group["weight_decay"])
+            torch._foreach_add_(parameters, updates, alpha=-size if self.found_inf is not None else -rate * size)
 
     def _move_others(self, group: dict[str, Any]) -> None:
         parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -249,7 +257,9 @@ class Muon(torch.optim.Optimizer):
                 self.state[parameter]["exp_avg_sq"] = torch.zeros_like(parameter)
         states = [self.state[parameter] for parameter in parameters]
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        move_by_adam(parameters, gradients, states, rate=_ADAM_SHARE * group["lr"], group=group)
+        move_by_adam(
+            parameters, gradients, states, rate=_ADAM_SHARE * group["lr"], group=group, found_inf=self.found_inf
+        )
 
 
 def orthogonalised(

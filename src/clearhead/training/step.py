@@ -57,7 +57,7 @@ def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
     """
     if config.plain:
         return False
-    is_compiled_cpu = config.compile and device.type == "cpu"  # the compiler does not see `bf16_products`
+    is_compiled_cpu = config.compile is True and device.type == "cpu"  # the compiler does not see `bf16_products`
     if config.precision == "bf16" and is_compiled_cpu:
         raise ConfigError(
             "train.precision = 'bf16' and train.compile do not go together on a CPU; leave one of them out"
@@ -67,7 +67,46 @@ def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
     return config.precision == "auto" and has_fast_bf16(device) and not is_compiled_cpu
 
 
-def _random_seed(seed: int, number: int) -> int:
+def most_nll(vocab_size: int) -> float:
+    """Return the negative log-likelihood per token, in nats, from which on a step is refused.
+
+    A uniform guess costs ln V per token; twice that is worse than no knowledge.
+    """
+    return 2.0 * math.log(vocab_size)
+
+
+def refuse_insane(result: StepResult, number: int, rate: float, vocab_size: int) -> None:
+    """Refuse a step whose loss or gradient is of no use.
+
+    Args:
+        result: Measurements of the step.
+        number: Optimiser steps, counted from 1.
+        rate: Learning rate of the step.
+        vocab_size: Number of tokens, V.
+
+    Raises:
+        TrainingError: If the loss or gradient is not finite, or the loss exploded.
+    """
+    if math.isfinite(result.grad_norm) and result.nll < most_nll(vocab_size):
+        return
+    if math.isfinite(result.nll) and math.isfinite(result.grad_norm):
+        guess = math.log(vocab_size)
+        what = f"the loss exploded to {result.nll:.1f} nats a token, where blind guessing costs {guess:.1f}"
+    else:
+        what = f"the loss is {result.nll} and the gradient's norm {result.grad_norm}"
+    raise TrainingError(
+        f"training stopped at step {number}: {what} (learning rate {rate:.2g}); try a lower train.learning_rate, "
+        f"more train.warmup_steps, train.clip_norm = 1, or model.norm = 'pre'"
+    )
+
+
+def random_seed(seed: int, number: int) -> int:
+    """Return the seed of step `number` of a run.
+
+    Args:
+        seed: The run's.
+        number: Optimiser steps, counted from 1.
+    """
     # PyTorch's CPU generator uses only the lower 32 bits of a seed, so both numbers must be mixed into them.
     return int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0])
 
@@ -91,6 +130,7 @@ class Stepper:
         workers: Workers | None = None,
         own: OwnParts = NO_OWN_PARTS,
     ) -> None:
+        self._unread: list[StepResult] = []
         if config.plain:
             require_searchable(model)  # before training, for every validation searches
         self.model = model
@@ -108,9 +148,12 @@ class Stepper:
         self._encode: Callable[[Tensor], tuple[Tensor, Tensor]] = model.encode
         self._states: Callable[..., Tensor] = model.states
         self._guided_layer = guided_layer(config, model.config)
-        if config.compile:
+        if config.compile is True:
             self._encode = torch.compile(model.encode, dynamic=True)
             self._states = torch.compile(model.states, dynamic=True)
+
+    is_measured_at_once = True
+    """Whether a step ends when its measurements are known."""
 
     @property
     def precision(self) -> str:
@@ -137,8 +180,8 @@ class Stepper:
                 step.
             LostWorkerError: If another worker is lost.
         """
-        seed = _random_seed(self.config.seed, number)
-        torch.manual_seed(_random_seed(seed, self.workers.rank) if self.workers.rank else seed)
+        seed = random_seed(self.config.seed, number)
+        torch.manual_seed(random_seed(seed, self.workers.rank) if self.workers.rank else seed)
         tokens = tokens or sum(batch.num_target_tokens for batch in parts)
         loss = nll = alignment = linked = 0.0
         for count, batch in enumerate(parts, start=1):
@@ -171,12 +214,22 @@ class Stepper:
         loss, nll, alignment, linked = self.workers.sums(loss, nll, alignment, linked)
         grad_norm = self._clip(self.config.clip_norm or math.inf)
         result = StepResult(loss / tokens, nll / tokens, grad_norm, tokens, alignment / linked if linked else None)
-        self._refuse_insane(result, number, rate)
+        try:
+            refuse_insane(result, number, rate, self.model.config.vocab_size)
+        except TrainingError:
+            self.optimizer.zero_grad(set_to_none=True)
+            raise
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self._unread.append(result)
         return result
+
+    def results(self) -> list[StepResult]:
+        """Return the measurements of the steps since the last call."""
+        results, self._unread = self._unread, []
+        return results
 
     def _clip(self, limit: float) -> float:
         """Scale the gradient down to a maximum norm, and return its norm before that.
@@ -195,7 +248,7 @@ class Stepper:
     def _computing(self, seed: int, batch: Batch) -> AbstractContextManager[object]:
         if self.config.plain:
             return plain_code()
-        if self.device.type != "cpu" or self.config.compile:
+        if self.device.type != "cpu" or self.config.compile is True:
             return nullcontext()  # PyTorch's own generator is used, and its numbers depend on the whole part
         # A store has fewer than 2**32 pairs. Copies of a pair in one step drop different elements.
         return drawn_by_row(seed, [row + (copy << 32) for row, copy in zip(batch.rows, batch.copies, strict=True)])
@@ -204,21 +257,6 @@ class Stepper:
         if not self.is_bf16:
             return nullcontext()
         return bf16_products() if self.device.type == "cpu" else torch.autocast("cuda", dtype=torch.bfloat16)
-
-    def _refuse_insane(self, result: StepResult, number: int, rate: float) -> None:
-        # A uniform guess costs ln V per token; twice that is worse than no knowledge.
-        limit = 2.0 * math.log(self.model.config.vocab_size)
-        if math.isfinite(result.grad_norm) and result.nll < limit:
-            return
-        self.optimizer.zero_grad(set_to_none=True)
-        if math.isfinite(result.nll) and math.isfinite(result.grad_norm):
-            what = f"the loss exploded to {result.nll:.1f} nats a token, where blind guessing costs {limit / 2:.1f}"
-        else:
-            what = f"the loss is {result.nll} and the gradient's norm {result.grad_norm}"
-        raise TrainingError(
-            f"training stopped at step {number}: {what} (learning rate {rate:.2g}); try a lower train.learning_rate, "
-            f"more train.warmup_steps, train.clip_norm = 1, or model.norm = 'pre'"
-        )
 
 
 class Loss(nn.Module):

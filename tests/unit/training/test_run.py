@@ -32,9 +32,9 @@ from clearhead.runtime.device import device_name
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Checkpoints
 from clearhead.training.log import read_metrics
-from clearhead.training.loop import Loop
 from clearhead.training.run import train_from_values
 from clearhead.training.schedule import learning_rate
+from clearhead.training.step_makers import PaddedBatches
 from clearhead.training.validation import Validation, measure
 from clearhead.translation.translator import Translator
 from small_runs import QUICK, assert_same_weights, numbers, tiny_settings, weights, write_sides, write_tsv
@@ -216,14 +216,14 @@ def test_a_model_records_the_steps_and_the_time_of_its_weights(settings, measure
 
 
 def test_copies_of_a_pair_in_a_step_are_numbered(settings, monkeypatch):
-    steps, usual = [], Loop._share
+    steps, usual = [], PaddedBatches.of_step
 
-    def share(loop):
-        parts, tokens = usual(loop)
+    def of_step(batches, step):
+        parts, tokens = usual(batches, step)
         steps.append([pair for part in parts for pair in zip(part.rows, part.copies, strict=True)])
         return parts, tokens
 
-    monkeypatch.setattr(Loop, "_share", share)
+    monkeypatch.setattr(PaddedBatches, "of_step", of_step)
     train_from_values(settings(train=QUICK, data={"weights": [5]}))
     assert all(len(set(pairs)) == len(pairs) for pairs in steps)
     assert sum(copy > 0 for pairs in steps for _, copy in pairs) > 4
@@ -583,7 +583,7 @@ def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch, capsys):
     assert abs(int(said) - result.step) < 0.25 * result.step
     last = read_metrics(result.run / "metrics.jsonl")[-1]
     assert last["step"] == result.step
-    assert 15.0 <= last["elapsed"] < 16.0
+    assert 15.0 <= last["elapsed"] < 17.0  # a step looks at the clock a few times
     assert Translator.load(result.run).translate(["eins zwei"])[0].tokens
     assert train_from_values(values).was_finished
 

@@ -1,0 +1,126 @@
+"""Packed training batches: the pairs of a part of a step one after another, in tensors of one size for the whole run.
+
+Shapes: S source tokens, T target tokens, both with fill; F all numbers of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Self
+
+import numpy as np
+import torch
+from jaxtyping import Int32
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clearhead.data.store import PairStore
+from clearhead.model.packing import PackedSide
+
+_ROWS = 128
+"""Tokens of a side are filled up to a multiple of this; products of such a number of rows are fast."""
+
+
+def split_packed(rows: NDArray[np.int64], lengths: NDArray[np.int32], most_tokens: int) -> list[NDArray[np.int64]]:
+    """Split the rows of a step into parts of at most so many target tokens; a longer pair is a part of its own.
+
+    Args:
+        rows: Rows of the step.
+        lengths: Target tokens of every pair of the store.
+        most_tokens: Most target tokens of a part.
+    """
+    cuts, tokens = [0], 0
+    for position, length in enumerate(lengths[rows].tolist()):
+        if position > cuts[-1] and tokens + length > most_tokens:
+            cuts.append(position)
+            tokens = 0
+        tokens += length
+    return np.split(rows, cuts[1:])
+
+
+@dataclass(frozen=True)
+class PackedTensors:
+    """The tensors of a packed batch: views of one."""
+
+    source: Int32[Tensor, " S"]
+    """Source ids, each sentence with its end token."""
+    target_in: Int32[Tensor, " T"]
+    """Decoder input: each target shifted right."""
+    target_out: Int32[Tensor, " T"]
+    """Labels; the padding token at fill."""
+    source_side: PackedSide
+    """Where the sources lie."""
+    target_side: PackedSide
+    """Where the targets lie."""
+
+
+@dataclass(frozen=True)
+class PackedShape:
+    """Sizes that all packed batches of a run have, so that the compiled step and its CUDA graph fit each of them."""
+
+    source_tokens: int
+    target_tokens: int
+    sentences: int
+    longest: int
+    """Most tokens of a text."""
+
+    @classmethod
+    def of(cls, parts: Iterable[NDArray[np.int64]], sources: NDArray[np.int32], targets: NDArray[np.int32]) -> Self:
+        """Return the smallest shape for parts of steps.
+
+        Args:
+            parts: Rows of each part.
+            sources: Source tokens of every pair of the store.
+            targets: Target tokens of every pair of the store.
+        """
+        sizes = [(int(sources[rows].sum()), int(targets[rows].sum()), len(rows)) for rows in parts]
+        most_source, most_target, sentences = (max(column) for column in zip(*sizes, strict=True))
+        longest = int(max(sources.max(), targets.max()))
+        return cls(_filled(most_source), _filled(most_target), sentences, longest)
+
+    @property
+    def size(self) -> int:
+        """Numbers in a batch, F."""
+        return 2 * self.source_tokens + 3 * self.target_tokens + 2 * (self.sentences + 2)
+
+    def views(self, numbers: Int32[Tensor, " F"]) -> PackedTensors:
+        """Return the tensors that lie in the numbers of a batch."""
+        sizes = 2 * [self.source_tokens] + 3 * [self.target_tokens] + 2 * [self.sentences + 2]
+        source, sources, target_in, target_out, targets, source_starts, target_starts = numbers.split(sizes)
+        source_side, target_side = PackedSide(sources, source_starts), PackedSide(targets, target_starts)
+        return PackedTensors(source, target_in, target_out, source_side, target_side)
+
+    def pack(self, store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id: int, bos_id: int) -> Tensor:
+        """Read pairs from the store and return the numbers of their batch, on the CPU.
+
+        Args:
+            store: The tokenized pairs.
+            rows: Rows of the pairs.
+            pad_id: Id at fill.
+            bos_id: Id of the start token of every target.
+        """
+        numbers = torch.full((self.size,), pad_id, dtype=torch.int32)
+        batch = self.views(numbers)
+        sources = [store.source_ids(row) for row in rows]
+        targets = [store.target_ids(row) for row in rows]
+        shifted = [np.concatenate(([bos_id], target[:-1])) for target in targets]
+        for ids, texts in ((batch.source, sources), (batch.target_in, shifted), (batch.target_out, targets)):
+            joined = np.concatenate(texts)
+            ids.numpy()[: joined.size] = joined
+        for side, texts in ((batch.source_side, sources), (batch.target_side, targets)):
+            self._place(side, [len(text) for text in texts])
+        return numbers
+
+    def _place(self, side: PackedSide, lengths: Sequence[int]) -> None:
+        starts, sentences = side.starts.numpy(), side.sentences.numpy()
+        starts[: len(lengths) + 1] = list(accumulate(lengths, initial=0))
+        starts[len(lengths) + 1 :] = sum(lengths)
+        starts[-1] = sentences.size
+        sentences[:] = self.sentences
+        sentences[: sum(lengths)] = np.repeat(np.arange(len(lengths)), lengths)
+
+
+def _filled(tokens: int) -> int:
+    return -(-tokens // _ROWS) * _ROWS

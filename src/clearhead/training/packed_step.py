@@ -1,0 +1,169 @@
+"""Optimiser steps on a GPU that never wait for it: packed batches, one compiled graph, and CUDA graphs that repeat it.
+
+The host prepares the next batch while the device computes. The numbers of a step are read some steps later: a step that
+went wrong changes no weight, nor do those after it, and the error follows at the next reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int32
+from torch import Tensor
+
+from clearhead.config import TrainConfig
+from clearhead.model.packing import Packing
+from clearhead.model.transformer import Transformer
+from clearhead.training.loss import label_smoothed_cross_entropy
+from clearhead.training.packed_batches import PackedShape, PackedTensors
+from clearhead.training.step import StepResult, most_nll, random_seed, refuse_insane
+
+_WARM_UPS = 3
+"""Steps before the CUDA graph is recorded: they compile, choose kernels and allocate what stays."""
+
+
+def packed_loss(
+    model: Transformer, batch: PackedTensors, smoothing: float
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Return the smoothed loss and the plain negative log-likelihood of a packed batch, summed over target tokens."""
+    packing = Packing.of(batch.source_side, batch.target_side)
+    logits = model.output_proj(model.packed_states(batch.source, batch.target_in, packing))  # (T, V)
+    is_token = batch.target_out != model.config.pad_id
+    return label_smoothed_cross_entropy(logits, batch.target_out, smoothing, is_token)
+
+
+class PackedStepper:
+    """Trainer of a model on packed batches, in bfloat16 on a GPU; for one worker.
+
+    Args:
+        model: Model in training mode.
+        optimizer: Optimiser of the model's weights; its learning rate becomes a tensor.
+        config: Settings of `[train]`.
+        shape: Sizes of the batches.
+        is_compiled: Whether to compile the pass.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        config: TrainConfig,
+        shape: PackedShape,
+        *,
+        is_compiled: bool = True,
+    ) -> None:
+        self.model, self.optimizer, self.config, self.shape = model, optimizer, config, shape
+        self.device = model.device
+        self.precision = "bf16" if self.device.type == "cuda" else "fp32"
+        self._numbers = torch.zeros(shape.size, dtype=torch.int32, device=self.device)
+        self._batch = shape.views(self._numbers)
+        self._loss: Callable[..., tuple[Tensor, Tensor]] = packed_loss
+        if is_compiled:
+            self._loss = torch.compile(packed_loss, fullgraph=True, dynamic=False)
+        model.reserve_positions(shape.longest)  # tables grow outside the graph
+        self._weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self._tokens = torch.ones((), device=self.device)
+        self._measured = torch.zeros(3, device=self.device)  # loss and nll of the step so far, norm of its gradient
+        self._is_wrong = torch.zeros((), device=self.device)  # 1 from the first step that went wrong
+        self._rate = torch.zeros((), device=self.device)
+        for group in optimizer.param_groups:
+            group.update(lr=self._rate, capturable=True)
+        self.optimizer.found_inf = self._is_wrong  # type: ignore[attr-defined]  # nothing moves where it is 1
+        self._unread: list[tuple[int, float, int, Tensor]] = []
+        self._accumulate = _Recorded(self._add_gradient, self.device)
+        self._update = _Recorded(self._move, self.device)
+
+    is_measured_at_once = False
+
+    def step(self, parts: Sequence[Int32[Tensor, " F"]], *, number: int, rate: float, tokens: int) -> None:
+        """Make optimiser step `number`; its measurements are had from `results`.
+
+        Args:
+            parts: Packed batches, see `PackedShape.pack`.
+            number: Optimiser steps, counted from 1.
+            rate: Learning rate.
+            tokens: Target tokens of all parts.
+        """
+        torch.manual_seed(random_seed(self.config.seed, number))
+        self._rate.fill_(rate)
+        self._tokens.fill_(tokens)
+        self._measured.zero_()
+        for numbers in parts:
+            self._numbers.copy_(numbers, non_blocking=True)
+            self._accumulate()
+        self._update()
+        self._unread.append((number, rate, tokens, self._measured.clone()))
+
+    def results(self) -> list[StepResult]:
+        """Wait for the device, and return the measurements of the steps since the last call.
+
+        Raises:
+            TrainingError: If the loss or gradient of a step is not finite, or the loss exploded. That step and those
+                after it did not change the weights.
+        """
+        if not self._unread:
+            return []
+        measured = torch.stack([values for *_, values in self._unread]).tolist()
+        results = []
+        for (number, rate, tokens, _), (loss, nll, norm) in zip(self._unread, measured, strict=True):
+            result = StepResult(loss / tokens, nll / tokens, norm, tokens)
+            refuse_insane(result, number, rate, self.model.config.vocab_size)
+            results.append(result)
+        self._unread.clear()
+        return results
+
+    def _add_gradient(self) -> None:
+        is_gpu = self.device.type == "cuda"
+        with torch.autocast("cuda", dtype=torch.bfloat16) if is_gpu else nullcontext():
+            loss, nll = self._loss(self.model, self._batch, self.config.label_smoothing)
+        (loss / self._tokens).backward()
+        self._measured[:2] += torch.stack([loss.detach(), nll])
+
+    @torch.no_grad()
+    def _move(self) -> None:
+        gradients = [weight.grad for weight in self._weights if weight.grad is not None]
+        norm = torch.stack(torch._foreach_norm(gradients)).norm()
+        self._measured[2:].copy_(norm)
+        limit = most_nll(self.model.config.vocab_size)
+        is_sound = norm.isfinite() & (self._measured[1] / self._tokens < limit)
+        self._is_wrong.copy_(torch.where(is_sound, self._is_wrong, 1.0))
+        if self.config.clip_norm:
+            torch._foreach_mul_(gradients, (self.config.clip_norm / norm).clamp(max=1.0))
+        self.optimizer.step()
+        torch._foreach_zero_(gradients)  # kept, for a CUDA graph has their addresses
+
+
+class _Recorded:
+    """A function that a CUDA graph records after some calls, and repeats from then on; on a CPU it is called.
+
+    Args:
+        function: Reads and writes tensors that stay where they are.
+        device: Device of those tensors.
+    """
+
+    def __init__(self, function: Callable[[], None], device: torch.device) -> None:
+        self._function = function
+        self._is_gpu = device.type == "cuda"
+        self._graph: Any = None
+        self._calls = 0
+
+    def __call__(self) -> None:
+        """Call the function, or repeat what it did."""
+        self._calls += 1
+        if not self._is_gpu:
+            self._function()
+        elif self._calls <= _WARM_UPS:
+            side = torch.cuda.Stream()  # as a recording needs it: what is allocated there stays usable
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                self._function()
+            torch.cuda.current_stream().wait_stream(side)
+        else:
+            if self._graph is None:
+                self._graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self._graph):  # records without computing
+                    self._function()
+            self._graph.replay()

@@ -1,0 +1,221 @@
+"""Packed steps: the weights of padded steps, nothing that waits for the device, and nothing moved by a bad step.
+
+They run on a GPU; here on the CPU, with attention of packed rows by plain products, and on a device without values.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+
+from clearhead.config import ModelConfig, TrainConfig
+from clearhead.config.nested import merge
+from clearhead.data.batches import collate
+from clearhead.data.store import PairStore, StoreWriter
+from clearhead.errors import TrainingError
+from clearhead.model import Transformer
+from clearhead.training import step_makers
+from clearhead.training.log import read_metrics
+from clearhead.training.optimizer import build_optimizer, optimizer_state
+from clearhead.training.packed_batches import PackedShape, split_packed
+from clearhead.training.packed_step import PackedStepper, packed_loss
+from clearhead.training.run import train_from_values
+from clearhead.training.step import Stepper
+from processes import call, finish, start
+from small_runs import assert_same_weights, train_arguments
+
+SPECIAL = {"pad_id": 0, "bos_id": 1}
+SIZES = {"vocab_size": 41, "d_model": 32, "d_ff": 24, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 3}
+LENGTHS = [(3, 11), (7, 2), (2, 7), (13, 5), (5, 3), (11, 13), (1, 1)]
+PARTS = [np.array([0, 3, 4]), np.array([1, 2, 5, 6])]
+TOKENS = sum(target for _, target in LENGTHS)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PairStore:
+    draw = np.random.default_rng(3)
+    with StoreWriter(tmp_path / "pairs.arrow") as writer:
+        for source, target in LENGTHS:
+            writer.append("", "", *([*draw.integers(3, 41, length - 1).tolist(), 2] for length in (source, target)))
+    return PairStore.open(tmp_path / "pairs.arrow")
+
+
+@pytest.fixture
+def shape(store: PairStore) -> PackedShape:
+    return PackedShape.of(PARTS, store.source_lengths, store.target_lengths)
+
+
+def trained_model(**values: object) -> Transformer:
+    return Transformer(ModelConfig(**{**SIZES, "dropout": 0.0, **values})).double().train()
+
+
+def packed_stepper(model: Transformer, shape: PackedShape, train: TrainConfig) -> PackedStepper:
+    return PackedStepper(model, build_optimizer(model, train), train, shape, is_compiled=False)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "muon"])
+def test_packed_steps_move_the_weights_as_padded_steps_do(store, shape, optimizer):
+    train = TrainConfig(optimizer=optimizer, weight_decay=0.03, clip_norm=0.7, precision="fp32")
+    model = trained_model(norm="pre")
+    padded_model = deepcopy(model)
+    padded = Stepper(padded_model, build_optimizer(padded_model, train), train)
+    packed = packed_stepper(model, shape, train)
+    expected = []
+    for number in (1, 2, 3):
+        expected.append(padded.step([collate(store, rows, **SPECIAL) for rows in PARTS], number=number, rate=0.01))
+        parts = [shape.pack(store, rows, **SPECIAL) for rows in PARTS]
+        packed.step(parts, number=number, rate=0.01, tokens=TOKENS)
+    for result, right in zip(packed.results(), expected, strict=True):
+        assert result.target_tokens == right.target_tokens
+        assert (result.loss, result.nll, result.grad_norm) == pytest.approx(
+            (right.loss, right.nll, right.grad_norm), rel=1e-5
+        )
+    assert packed.results() == []
+    torch.testing.assert_close(model.state_dict(), padded_model.state_dict(), rtol=1e-4, atol=1e-6)
+    states = optimizer_state(model, packed.optimizer), optimizer_state(padded_model, padded.optimizer)
+    torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_step_that_is_not_finite_and_those_after_it_leave_the_weights(store, shape, optimizer):
+    model = trained_model()
+    stepper = packed_stepper(model, shape, TrainConfig(optimizer=optimizer, precision="fp32"))
+    parts = [shape.pack(store, rows, **SPECIAL) for rows in PARTS]
+    stepper.step(parts, number=1, rate=0.01, tokens=TOKENS)
+    before = deepcopy(model.state_dict())
+    weight = model.decoder.layers[0].feed_forward.up_proj.weight
+    handle = weight.register_hook(lambda gradient: gradient * torch.inf)
+    stepper.step(parts, number=2, rate=0.02, tokens=TOKENS)
+    handle.remove()
+    stepper.step(parts, number=3, rate=0.01, tokens=TOKENS)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    with pytest.raises(TrainingError, match=r"stopped at step 2: the loss is [\d.]+ and .* norm (inf|nan).* rate 0.02"):
+        stepper.results()
+
+
+def test_a_batch_has_every_pair_once_and_fill_behind(store, shape):
+    assert (shape.source_tokens, shape.target_tokens, shape.sentences, shape.longest) == (128, 128, 4, 13)
+    rows = PARTS[1]
+    batch = shape.views(shape.pack(store, rows, **SPECIAL))
+    sources, targets = (
+        [ids[start:end].tolist() for start, end in zip(side.starts[:-1], side.starts[1:], strict=True)]
+        for ids, side in ((batch.source, batch.source_side), (batch.target_out, batch.target_side))
+    )
+    assert sources[:4] == [store.source_ids(row).tolist() for row in rows]
+    assert targets[:4] == [store.target_ids(row).tolist() for row in rows]
+    assert (set(sources[4]), set(targets[4])) == ({0}, {0})
+    first = batch.target_side.starts[:4]
+    assert batch.target_in[first].tolist() == [1] * 4
+    assert batch.target_side.sentences.bincount().tolist() == [2, 7, 13, 1, 105]
+
+
+def test_split_packed_fills_parts_up_to_their_tokens():
+    lengths = np.array([5, 3, 4, 9, 1, 2])
+    rows = np.array([5, 4, 1, 2, 0, 3])
+    assert [part.tolist() for part in split_packed(rows, lengths, 8)] == [[5, 4, 1], [2], [0], [3]]
+    assert [part.tolist() for part in split_packed(rows, lengths, 100)] == [rows.tolist()]
+
+
+@pytest.mark.parametrize("settings", [{}, {"positions": "rotary", "gated": True}, {"positions": "learned"}])
+def test_step_waits_for_no_value_of_the_device(shape, settings):
+    """On the device `meta` tensors have no values: what waits for one raises."""
+    with torch.device("meta"):
+        model = Transformer(ModelConfig(**SIZES, **settings)).train()
+        parts = [torch.zeros(shape.size, dtype=torch.int32)] * 2
+    stepper = packed_stepper(model, shape, TrainConfig())
+    stepper.optimizer.step = Mock()  # the fused kernels do not know this device
+    stepper.step(parts, number=1, rate=0.01, tokens=TOKENS)
+    assert {weight.grad.device.type for weight in model.parameters()} == {"meta"}
+    with pytest.raises(RuntimeError, match="meta tensor"):
+        stepper.results()
+
+
+def compile_in_one_graph(shape: PackedShape) -> None:
+    compiled = torch.compile(packed_loss, fullgraph=True, dynamic=False, backend="aot_eager")
+    model = Transformer(ModelConfig(**SIZES)).train()
+    for _ in range(2):
+        with torch.compiler.set_stance("default" if _ == 0 else "fail_on_recompile"):
+            loss, _ = compiled(model, shape.views(torch.zeros(shape.size, dtype=torch.int32)), 0.1)
+        loss.backward()
+
+
+def test_packed_loss_is_one_graph_and_compiled_once(shape):
+    assert call(partial(compile_in_one_graph, shape)) == 0
+
+
+@pytest.fixture
+def packed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs on the CPU take packed batches, without a compiler."""
+    monkeypatch.setattr(step_makers, "is_packed", lambda *_: True)
+    monkeypatch.setattr(step_makers, "has_triton", lambda: True)
+    monkeypatch.setattr(step_makers, "PackedStepper", partial(PackedStepper, is_compiled=False))
+
+
+def test_packed_run_learns_what_a_padded_one_does_and_resumes_exactly(settings, packed_runs, monkeypatch, tmp_path):
+    """Records are read at steps 14, 25 and 28: before a validation, for the log, and before the next validation."""
+    steps = {"validate_every": 14, "checkpoint_every": 20, "schedule": "constant", "warmup_steps": 3}
+    values = {name: settings(out=str(tmp_path / name), train=steps, model={"dropout": 0.0}) for name in "abc"}
+    train_from_values(values["a"])
+    for max_steps in (17, 40):
+        train_from_values(merge(values["b"], {"train": {"max_steps": max_steps}}))
+    assert_same_weights(
+        tmp_path / "a" / "checkpoints" / "step-00000040", tmp_path / "b" / "checkpoints" / "step-00000040"
+    )
+    monkeypatch.undo()
+    train_from_values(values["c"])
+    packed, padded = (read_metrics(tmp_path / name / "metrics.jsonl") for name in "ac")
+    assert [record["step"] for record in packed] == [record["step"] for record in padded]
+    for record, expected in zip(packed, padded, strict=True):
+        same = [name for name in expected if name in ("loss", "nll", "grad_norm", "lr", "bleu", "chrf")]
+        assert {name: record[name] for name in same} == pytest.approx({name: expected[name] for name in same}, rel=1e-3)
+
+
+def test_packed_run_that_explodes_ends_before_anything_is_saved(settings, packed_runs):
+    values = settings(train={"learning_rate": 1e9, "schedule": "constant", "warmup_steps": 1, "clip_norm": 0.0})
+    with pytest.raises(TrainingError, match=r"stopped at step \d: .*no checkpoint was written yet"):
+        train_from_values(values)
+
+
+def train_on_gpu(directory: Path) -> None:
+    """Make steps in bfloat16, compiled and recorded, and those of the padded stepper; recorded ones must not wait."""
+    store = PairStore.open(directory / "pairs.arrow")
+    shape = PackedShape.of(PARTS, store.source_lengths, store.target_lengths)
+    train = TrainConfig(precision="bf16")
+    model = Transformer(ModelConfig(**SIZES, dropout=0.0)).cuda().train()
+    padded_model = deepcopy(model)
+    padded = Stepper(padded_model, build_optimizer(padded_model, train), train)
+    packed = PackedStepper(model, build_optimizer(model, train), train, shape)
+    parts = [shape.pack(store, rows, **SPECIAL).pin_memory() for rows in PARTS]
+    batches = [collate(store, rows, **SPECIAL) for rows in PARTS]
+    expected = [padded.step(batches, number=number, rate=0.01).nll for number in range(1, 9)]
+    for number in range(1, 9):
+        torch.cuda.set_sync_debug_mode("error" if number > 4 else "default")
+        packed.step(parts, number=number, rate=0.01, tokens=TOKENS)
+    torch.cuda.set_sync_debug_mode("default")
+    assert [result.nll for result in packed.results()] == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.gpu
+def test_packed_steps_on_a_gpu_follow_padded_ones_and_do_not_wait(store, tmp_path):
+    assert call(partial(train_on_gpu, tmp_path)) == 0
+
+
+@pytest.mark.gpu
+def test_packed_run_on_a_gpu_resumes_with_the_same_weights(settings, tmp_path):
+    """Dropout is drawn from the step, kernels of packed attention add in a fixed order, and so do compiled ones."""
+    model, steps = {"d_model": 32, "d_ff": 24}, {"schedule": "constant", "warmup_steps": 3}
+    for name, lengths in (("a", (40,)), ("b", (17, 40))):
+        for max_steps in lengths:
+            values = settings(
+                out=str(tmp_path / name), device="cuda", model=model, train={**steps, "max_steps": max_steps}
+            )
+            assert finish(start(train_arguments(values), tmp_path / "log.txt")) == 0
+    assert "compiled the training step" in (tmp_path / "log.txt").read_text()
+    last = Path("checkpoints", "step-00000040")
+    assert_same_weights(tmp_path / "a" / last, tmp_path / "b" / last)
