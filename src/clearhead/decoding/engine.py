@@ -128,12 +128,12 @@ class SlotSearch(Protocol):
         """
 
     def advance(self, active: Sequence[Any], seen: int) -> None:
-        """Take steps until a sentence is done; begin none after about a hundredth of a second.
+        """Take steps until a sentence is done, or some steps; begin none after about a hundredth of a second.
 
         Args:
             active: The sentences in all slots.
-            seen: Value of the counter of changes up to which the caller has looked at them; the search returns after
-                the step in which it increases.
+            seen: Value of the counter of changes up to which the caller has looked at them; the search returns soon
+                after it increases.
         """
 
 
@@ -149,8 +149,8 @@ class SearchingSlots(Slots, Protocol):
         changes: Int64[np.ndarray, "1"],
         *,
         scores: bool,
-    ) -> SlotSearch:
-        """Return a search in these slots.
+    ) -> SlotSearch | None:
+        """Return a search in these slots; None if they have none for it.
 
         Args:
             config: Settings of the search.

@@ -77,7 +77,8 @@ def packed_log_probs(packed, sources, targets, starts):
             flying += entering
         index = list(range(len(flying)))
         newest = torch.tensor([targets[number][len(results[number])] for number in flying])
-        states = packed.hidden_states(newest, slots, slots.advance(index, index))
+        rows = slots.advance(index, index)
+        states = packed.hidden_states(newest, slots.past, slots.memory, rows)
         log_probs = log_probs_of_all(packed, states, [None] * len(flying))
         for number, row in zip(flying, log_probs, strict=True):
             results[number].append(row)
@@ -164,7 +165,8 @@ def test_packed_beams_keep_their_own_past_when_they_branch_end_and_swap(make_mod
         index = [3 * slot + beam for slot in range(2) for beam in range(len(parents[slot]))]
         rows = slots.advance(index, [3 * slot + parent for slot in range(2) for parent in parents[slot]])
         flat = [(source, past) for source, beams in zip(sources, pasts, strict=True) for past in beams]
-        states = packed.hidden_states(torch.tensor([past[-1] for _, past in flat]), slots, rows)
+        newest = torch.tensor([past[-1] for _, past in flat])
+        states = packed.hidden_states(newest, slots.past, slots.memory, rows)
         found = log_probs_of_all(packed, states, [None] * len(flat))
         expected = plain_log_probs(model, [source for source, _ in flat], [past for _, past in flat])
         assert_same(found[:, None], [row[-1:] for row in expected])

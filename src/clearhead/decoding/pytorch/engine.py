@@ -6,7 +6,8 @@ of a target; L layers, H heads, S source length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from typing import Any
@@ -16,18 +17,20 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from clearhead.config import DecodePrecision
+from clearhead.config import DecodeConfig, DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_tokens, log_probs_of_all
+from clearhead.decoding.pytorch.device_beams import DeviceBeams
+from clearhead.decoding.pytorch.device_search import DeviceSearch
 from clearhead.decoding.pytorch.module_engine import TransformerEngine
-from clearhead.decoding.pytorch.slots import SlotRows
+from clearhead.decoding.pytorch.slots import SlotCache, SlotRows
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.rules import candidates_of_row
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.step import pad_batch, token_log_probs
-from clearhead.decoding.token_masks import Mask
+from clearhead.decoding.token_masks import AllowedTokens, Mask
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.lazy import cached_property
 
@@ -44,7 +47,11 @@ class PyTorchEngine(TransformerEngine):
 
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
         super().__init__(model, precision)
-        if model.device.type != "cpu":
+        self._stays_on_device = model.device.type != "cpu"
+        """Whether greedy and beam search run on the device; on a CPU that is slower."""
+        self._idle: dict[tuple[Any, ...], DeviceBeams] = {}
+        """The beams of the last search, with their graphs, by what they depend on."""
+        if self._stays_on_device:
             self.batch_factor = _ON_GPU
 
     @cached_property
@@ -72,7 +79,23 @@ class PyTorchEngine(TransformerEngine):
         """Return the slots of the worker; see `engine.Engine`. PyTorch has its own threads and needs no team."""
         del team
         listed = None if shortlist is None else ListedTokens(self.packed, shortlist)  # it holds the search's sentences
-        return PyTorchSlots(self.packed, beam_size, max_slots, listed)
+        search = self._search if self._stays_on_device and shortlist is None else None
+        return PyTorchSlots(self.packed, beam_size, max_slots, listed, search)
+
+    def _search(self, config: DecodeConfig, num_best: int, allowed: AllowedTokens) -> DeviceSearch:
+        """Return a search on the device."""
+        penalty = config.length_penalty, config.length_penalty_form
+        key = config.beam_size, num_best, penalty, config.end_loops, config.min_length, allowed.parts
+        beams = self._idle.pop(key, None)
+        if beams is None:
+            beams = DeviceBeams(self.packed, config, num_best, allowed)
+        search = DeviceSearch(beams, allowed)
+        weakref.finalize(search, self._keep, key, beams)
+        return search
+
+    def _keep(self, key: tuple[Any, ...], beams: DeviceBeams) -> None:
+        """Keep the beams of a search that is over, and no others."""
+        self._idle = {key: beams}
 
     def token_log_probs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
@@ -91,13 +114,40 @@ class PyTorchSlots:
         beam_size: Maximum hypotheses of a sentence, K.
         max_slots: Maximum sentences in flight.
         listed: Output rows of the shortlist; None allows the whole vocabulary.
+        search: Makes a search on the device; None if there is none.
     """
 
-    def __init__(self, packed: PackedModel, beam_size: int, max_slots: int, listed: ListedTokens | None) -> None:
+    def __init__(
+        self,
+        packed: PackedModel,
+        beam_size: int,
+        max_slots: int,
+        listed: ListedTokens | None,
+        search: Callable[[DecodeConfig, int, AllowedTokens], DeviceSearch] | None,
+    ) -> None:
         self._packed = packed
         self._cache = packed.cache(beam_size, max_slots)
+        self._store: SlotCache | DeviceSearch = self._cache
         self._listed = listed
+        self._search = search
         self.source_lengths = self._cache.source_lengths
+
+    def search(
+        self,
+        config: DecodeConfig,
+        num_best: int,
+        allowed: AllowedTokens,
+        changes: Int64[np.ndarray, "1"],
+        *,
+        scores: bool,
+    ) -> DeviceSearch | None:
+        """Return a search on the device; None if its steps must be those of `step`. See `engine.SearchingSlots`."""
+        del changes, scores
+        if self._search is None or config.no_repeat_ngram_size:
+            return None
+        self._store = search = self._search(config, num_best, allowed)
+        self.source_lengths = search.source_lengths
+        return search
 
     def encode(self, sentences: Sequence[Sentence]) -> list[Sentence]:
         """Return the sentences unchanged: `enter` encodes them in one batch."""
@@ -107,23 +157,23 @@ class PyTorchSlots:
         """Encode sentences and assign them the next free slots."""
         batch = [list(sentence.source) for sentence in encoded]
         if self._packed.config.is_decoder_alone:
-            self._cache.enter_pasts([self._packed.past(source[:-1]) for source in batch])
+            self._store.enter_pasts([self._packed.past(source[:-1]) for source in batch])
         else:
             memory = self._packed.encode(pad_batch(batch, self._packed.config.pad_id))
-            self._cache.enter(memory, list(map(len, batch)))
+            self._store.enter(memory, list(map(len, batch)))
         if self._listed is not None:
             self._listed.enter(encoded)
 
     def leave(self, slot: int) -> None:
         """Free a slot; the sentence in the last slot moves there."""
-        self._cache.leave(slot)
+        self._store.leave(slot)
         if self._listed is not None:
             self._listed.leave(slot)
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
         """Run one decoder step and return the best candidates; see `engine.Slots`."""
         newest, rows, masks = self._advance(active)
-        hidden_states = self._packed.hidden_states(newest, self._cache, rows)
+        hidden_states = self._packed.hidden_states(newest, self._cache.past, self._cache.memory, rows)
         count = candidates_of_row(self._cache.beam_size)
         if self._listed is None:
             gains, tokens = best_tokens(log_probs_of_all(self._packed, hidden_states, masks), count)
@@ -136,7 +186,7 @@ class PyTorchSlots:
         """Run one decoder step and return all log-probabilities; see `engine.Slots`."""
         assert self._listed is None
         newest, rows, masks = self._advance(active)
-        hidden_states = self._packed.hidden_states(newest, self._cache, rows)
+        hidden_states = self._packed.hidden_states(newest, self._cache.past, self._cache.memory, rows)
         log_probs = log_probs_of_all(self._packed, hidden_states, masks)[:, : self._packed.config.vocab_size]
         return log_probs.numpy(force=True)
 

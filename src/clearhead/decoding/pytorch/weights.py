@@ -73,6 +73,7 @@ class PackedModel:
         self.precision = precision
         self.config = model.config
         self.device = model.device
+        self.dtype = model.output_proj.weight.dtype
         if self.device.type == "cpu":
             keep_freed_memory()
         decoder_layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
@@ -81,6 +82,7 @@ class PackedModel:
             _PackedEncoderLayer(layer, precision) for layer in encoder_layers if isinstance(layer, EncoderLayer)
         ]
         self._layers = [_PackedDecoderLayer(layer, precision) for layer in decoder_layers]
+        self.num_layers, self.kv_width = len(self._layers), sum(self._layers[0].self_attn.widths[1:])
         cross = [layer.cross_attn for layer in decoder_layers if layer.cross_attn is not None]
         parts = [part for a in cross for part in (a.k_proj, a.v_proj)]
         self._memory_projection = _joined(parts, precision) if parts else None
@@ -98,8 +100,8 @@ class PackedModel:
     def cache(self, beam_size: int, max_slots: int) -> SlotCache:
         """Return an empty key-value cache for this model's decoder."""
         return SlotCache(
-            num_layers=len(self._layers),
-            kv_width=sum(self._layers[0].self_attn.widths[1:]),
+            num_layers=self.num_layers,
+            kv_width=self.kv_width,
             beam_size=beam_size,
             max_slots=max_slots,
             device=self.device,
@@ -125,17 +127,24 @@ class PackedModel:
     def past(self, target: list[int]) -> Float[Tensor, "L T W"]:
         """Return the keys and values of every layer of a decoder-only model for the beginning of a text."""
         if not target:
-            return torch.empty(len(self._layers), 0, sum(self._layers[0].self_attn.widths[1:]), device=self.device)
+            return torch.empty(self.num_layers, 0, self.kv_width, device=self.device)
         _, cache = self.model.decode(torch.tensor([target], device=self.device))
         pasts = [layer.past for layer in cache.layers if layer.past is not None]
         return torch.stack([torch.cat([part[0].transpose(0, 1).flatten(1) for part in past], dim=1) for past in pasts])
 
-    def hidden_states(self, newest: Int[Tensor, " R"], cache: SlotCache, rows: SlotRows) -> Float[Tensor, "R D"]:
+    def hidden_states(
+        self,
+        newest: Int[Tensor, " R"],
+        pasts: Float[Tensor, "L slots places W"],
+        memories: Float[Tensor, "L slots positions W"],
+        rows: SlotRows,
+    ) -> Float[Tensor, "R D"]:
         """Run one decoder step and return the hidden states of the newest tokens.
 
         Args:
             newest: The newest token of each row.
-            cache: Keys and values of the earlier positions; those of the newest tokens are added.
+            pasts: Keys and values of the earlier positions; those of the newest tokens are added.
+            memories: Keys and values of the source.
             rows: Slot, beam and position of each row.
         """
         x = _embedded(self.model.target_embedding, newest, rows.positions, rows.longest)
@@ -144,7 +153,7 @@ class PackedModel:
         if self.model.decoder.relative_positions is not None:
             assert rows.distances is not None
             mask = mask + self.model.decoder.relative_positions.at(rows.distances).permute(0, 2, 1)[:, :, None]
-        for layer, past, memory in zip(self._layers, cache.past, cache.memory, strict=True):
+        for layer, past, memory in zip(self._layers, pasts, memories, strict=True):
             x = layer(x, past, memory, rows, mask, turns)
         x = self.model.output_transform(self.model.decoder.final_norm(x))
         return x / math.sqrt(self.config.d_model) if self.config.output_scale else x

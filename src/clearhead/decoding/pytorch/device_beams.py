@@ -1,0 +1,417 @@
+"""The beams of the sentences in flight as tensors: a step of greedy or beam search that never waits for the device.
+
+Decisions are those of `beam_state`. Every tensor of a step has a size that the host knows, and no value is read back,
+so a step can be recorded as a CUDA graph. A sentence keeps its row until it leaves; without open hypotheses it takes
+part in steps without effect.
+
+Positions count from the first token in the cache, which for a decoder-only model is that of its source.
+
+Shapes: N rows (sentences), K beams, P target positions, S source positions, B finished hypotheses kept, V vocabulary,
+C candidates, L decoder layers, W width of keys and values together, G guided hypotheses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from clearhead.config import DecodeConfig
+from clearhead.decoding.pytorch.candidates import best_tokens
+from clearhead.decoding.pytorch.slots import SlotRows
+from clearhead.decoding.pytorch.weights import PackedModel
+from clearhead.decoding.repetition import LOOP_TIMES, LOOP_TOKENS
+from clearhead.decoding.rules import (
+    Hypothesis,
+    candidates_of_row,
+    candidates_of_sentence,
+    first_token,
+    never_written,
+    rank_penalty,
+)
+from clearhead.decoding.sentence import Sentence
+from clearhead.decoding.token_masks import AllowedTokens
+from clearhead.decoding.utf8 import NUM_ROOMS, NUM_STATES
+
+_NONE = -1
+"""No token."""
+_INFINITY = float("inf")
+
+
+class Sizes(NamedTuple):
+    """How much of the tensors a step uses."""
+
+    rows: int
+    """N."""
+    positions: int
+    """P."""
+    sources: int
+    """S."""
+
+
+class Guide(NamedTuple):
+    """The allowed next tokens of hypotheses whose rules only `AllowedTokens.after` knows."""
+
+    beams: Int[Tensor, " G"]
+    """Row times K plus beam of each."""
+    masks: Bool[Tensor, "G V"]
+    are_guided: Bool[Tensor, "N 1"]
+    ends: Bool[Tensor, "N K"]
+    """Whether a rule allows only the end token."""
+
+
+_UNIT, _MANY_ROWS = 32, 256
+"""Positions, and many rows, are used in multiples of these, so that few graphs serve all steps."""
+
+
+def rounded(rows: int, positions: int, sources: int) -> Sizes:
+    """Return sizes to use for at least so many rows and positions."""
+    rows = 1 << (rows - 1).bit_length() if rows < _MANY_ROWS else -(-rows // _MANY_ROWS) * _MANY_ROWS
+    return Sizes(rows, *(-(-length // _UNIT) * _UNIT for length in (positions, sources)))
+
+
+@dataclass
+class _State:
+    past: Float[Tensor, "L N PK W"]
+    memory: Float[Tensor, "L N S W"]
+    memory_mask: Float[Tensor, "N S"]
+    scores: Float[Tensor, "N K"]
+    """Log-probability of each open hypothesis, best first; minus infinity where there is none."""
+    newest: Int[Tensor, "N K"]
+    """The last token of each."""
+    utf8: Int[Tensor, "N K"]
+    """Its state of UTF-8; see `CharacterParts`."""
+    lengths: Int[Tensor, " N"]
+    """Position of the next token."""
+    history: Int[Tensor, "N 3 K P"]
+    """By position: the token; the beam that holds its key and value, counted from 1; and how many of the last tokens of
+    the hypothesis equal those that end there."""
+    finished: Float[Tensor, "N B 3"]
+    """The best finished hypotheses, best first: rank score, log-probability, twice the end plus whether a rule ended
+    it."""
+    finished_tokens: Int[Tensor, "N B P"]
+    forced: Int[Tensor, "N P"]
+    """The only token allowed at each position of a prefix; `_NONE` after it."""
+    limits: Int[Tensor, "N 5"]
+    """First position, end, end of the tokens without cost, end of the prefix, repetitions of a loop."""
+    longest_penalties: Float[Tensor, " N"]
+
+
+class DeviceBeams:
+    """The open and the finished hypotheses of the sentences in flight, in the memory of the model's device.
+
+    Args:
+        packed: The packed weights of the model.
+        config: Settings of the search, without `no_repeat_ngram_size`.
+        num_best: Finished hypotheses to keep for each sentence.
+        allowed: The allowed tokens of the model.
+    """
+
+    def __init__(self, packed: PackedModel, config: DecodeConfig, num_best: int, allowed: AllowedTokens) -> None:
+        self.beam_size, self._num_best, self._config, self._packed = config.beam_size, num_best, config, packed
+        self._eos_id, self.device = packed.config.eos_id, packed.device
+        self._never = torch.tensor(never_written(packed.config), dtype=torch.int64, device=self.device)
+        self._parts: tuple[Tensor, Tensor] | None = None
+        if allowed.parts is not None:
+            excluded = torch.stack([torch.from_numpy(~mask) for mask in allowed.of_states])
+            next_states = torch.from_numpy(allowed.parts.next_states).long().clamp_min(0)
+            self._parts = excluded.to(self.device), next_states.to(self.device)
+        self._graphs: dict[Sizes, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
+        """The graph of a step of each size, and the model's tables, which must stay where it reads them."""
+        self._recording: tuple[Any, torch.cuda.Stream] | None = None
+        """Memory and stream of all graphs."""
+        self._state: _State
+        self.sizes = Sizes(0, 0, 0)
+        self.grow(rounded(1, 1, 1))
+
+    def grow(self, least: Sizes) -> None:
+        """Grow to at least these sizes."""
+        before, sizes = self.sizes, Sizes(*map(max, least, self.sizes))
+        if sizes == before:
+            return
+        (n, p, s), k, b = sizes, self.beam_size, self._num_best
+        layers, width = self._packed.num_layers, self._packed.kv_width
+        on: dict[str, Any] = {"device": self.device}
+        whole, double = {"dtype": torch.int64, **on}, {"dtype": torch.float64, **on}
+        own = {"dtype": self._packed.dtype, **on}
+        larger = _State(
+            # Values that a mask hides must still be finite, because 0 times NaN is NaN.
+            past=torch.zeros(layers, n, p * k, width, **own),
+            memory=torch.zeros(layers, n, s, width, **own),
+            memory_mask=torch.full((n, s), -_INFINITY, **own),
+            scores=torch.full((n, k), -_INFINITY, **on),
+            newest=torch.zeros(n, k, **whole),
+            utf8=torch.zeros(n, k, **whole),
+            lengths=torch.zeros(n, **whole),
+            history=torch.zeros(n, 3, k, p, **whole),
+            finished=torch.full((n, b, 3), -_INFINITY, **double),
+            finished_tokens=torch.zeros(n, b, p, **whole),
+            forced=torch.full((n, p), _NONE, **whole),
+            limits=torch.zeros(n, 5, **whole),
+            longest_penalties=torch.ones(n, **double),
+        )
+        larger.memory_mask[:, 0] = 0.0  # for empty rows, in which NaN would last
+        if before.rows:
+            for field in fields(_State):
+                old = getattr(self._state, field.name)
+                getattr(larger, field.name)[tuple(map(slice, old.shape))] = old
+        self._state, self.sizes = larger, sizes
+        self._count = torch.arange(max(n, p) * k, **on)
+        penalties = [1.0, *(rank_penalty(length, self._config) for length in range(1, p + 2))]
+        self._penalties = torch.tensor(penalties, **double)
+        self._graphs, self._recording = {}, None  # they have the addresses of the smaller tensors
+
+    def enter(self, rows: list[int], memory: Float[Tensor, "L _ _ W"], source_lengths: list[int]) -> None:
+        """Store the cross-attention keys and values of new sentences in their rows."""
+        state, index = self._state, torch.tensor(rows, device=self.device)
+        state.memory[:, index, : memory.size(2)] = memory
+        ends = torch.tensor(source_lengths, device=self.device)[:, None]
+        is_beyond = torch.arange(state.memory.size(2), device=self.device) >= ends
+        state.memory_mask[index] = torch.zeros_like(is_beyond, dtype=memory.dtype).masked_fill(is_beyond, -_INFINITY)
+
+    def enter_past(self, row: int, past: Float[Tensor, "L _ W"]) -> None:
+        """Store the keys and values of the beginning of a decoder-only model's text."""
+        self._state.past[:, row, : past.size(1) * self.beam_size : self.beam_size] = past
+
+    def first_position(self, sentence: Sentence) -> int:
+        """Return the position of the first target token."""
+        return len(sentence.source) - 1 if self._packed.config.is_decoder_alone else 0
+
+    def begin(self, rows: list[int], sentences: Sequence[Sentence], forced: Sequence[Sequence[int]]) -> None:
+        """Set rows to the state before the first target token.
+
+        Args:
+            rows: The row of each sentence, whose keys and values are stored.
+            sentences: The sentences.
+            forced: The tokens that each must begin with; none if its masks are given to each step.
+        """
+        config, index = self._packed.config, torch.tensor(rows, device=self.device)
+        limits: list[list[int]] = []
+        for sentence in sentences:
+            first, prefix = self.first_position(sentence), sentence.prefix
+            ends = (0, sentence.max_length, prefix.given, len(prefix.tokens))
+            times = LOOP_TIMES * sentence.times_in_source if self._config.end_loops else 0
+            limits.append([*(first + end for end in ends), times])
+        self.grow(rounded(1, max(prefix_end for _, _, _, prefix_end, _ in limits), 1))
+        state = self._state
+        state.limits[index] = torch.tensor(limits, device=self.device)
+        state.lengths[index] = starts = state.limits[index, 0]
+        longest = [rank_penalty(sentence.max_length, self._config) for sentence in sentences]
+        state.longest_penalties[index] = torch.tensor(longest, dtype=torch.float64, device=self.device)
+        newest = [[first_token(config, sentence.source)] for sentence in sentences]
+        state.newest[index] = torch.tensor(newest, device=self.device)
+        state.utf8[index] = 0
+        state.scores[index] = torch.where(self._count[: self.beam_size] == 0, 0.0, -_INFINITY)
+        state.finished[index] = -_INFINITY
+        state.history[index] = 0
+        is_source = self._count[: self.sizes.positions] < starts[:, None]
+        state.history[index, 1, 0] = is_source.long()  # its keys and values belong to the first beam
+        state.forced[index] = _NONE
+        if any(forced):
+            begun = [[_NONE] * first + [*tokens] for (first, *_), tokens in zip(limits, forced, strict=True)]
+            width = max(map(len, begun))
+            padded = [[*tokens, *[_NONE] * (width - len(tokens))] for tokens in begun]
+            state.forced[index, :width] = torch.tensor(padded, device=self.device)
+
+    def close(self, rows: Sequence[int]) -> None:
+        """End the searches of rows."""
+        index = torch.tensor(rows, device=self.device)
+        self._state.scores[index] = -_INFINITY
+        self._state.lengths[index] = 0  # of any use of fewer positions
+
+    def move(self, rows: list[int], places: list[int]) -> None:
+        """Move sentences to other rows."""
+        before, index = torch.tensor(rows, device=self.device), torch.tensor(places, device=self.device)
+        for field in fields(_State):
+            tensor = getattr(self._state, field.name)
+            axis = int(field.name in ("past", "memory"))
+            tensor.index_copy_(axis, index, tensor.index_select(axis, before))
+
+    def are_open(self, rows: list[int]) -> list[bool]:
+        """Return whether each row has open hypotheses; this waits for the device."""
+        return (self._state.scores.amax(dim=1) > -_INFINITY)[torch.tensor(rows, device=self.device)].tolist()
+
+    def written(self, rows: list[int]) -> list[list[list[int]]]:
+        """Return the tokens of the open hypotheses of each row, best first."""
+        index = torch.tensor(rows, device=self.device)
+        state, first = self._state, self._state.limits[index, 0].tolist()
+        spans = zip(first, state.lengths[index].tolist(), strict=True)
+        open_beams = (state.scores[index] > -_INFINITY).sum(dim=1).tolist()
+        tokens = state.history[index, 0].tolist()
+        return [
+            [beam[start:end] for beam in beams[:count]]
+            for beams, count, (start, end) in zip(tokens, open_beams, spans, strict=True)
+        ]
+
+    def found(self, rows: list[int]) -> list[list[Hypothesis]]:
+        """Return the best finished hypotheses of each row, best first."""
+        index = torch.tensor(rows, device=self.device)
+        state, first = self._state, self._state.limits[index, 0].tolist()
+        every = zip(first, state.finished[index].tolist(), state.finished_tokens[index].tolist(), strict=True)
+        return [
+            [
+                Hypothesis((*ids[start : int(code) // 2 - 1], self._eos_id), log_prob, rank, bool(code % 2))
+                for (rank, log_prob, code), ids in zip(numbers, tokens, strict=True)
+                if rank > -_INFINITY
+            ]
+            for start, numbers, tokens in every
+        ]
+
+    def take_step(self, sizes: Sizes) -> None:
+        """Take a step without a guide, on a GPU as a CUDA graph."""
+        if recorded := self._graphs.get(sizes):
+            recorded[0].replay()
+            return
+        self.step(sizes)  # before a recording, because libraries prepare at their first use
+        if self.device.type == "cuda":
+            with torch.cuda.device(self.device):
+                self._recording = self._recording or (torch.cuda.graph_pool_handle(), torch.cuda.Stream())
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, *self._recording, capture_error_mode="thread_local"):
+                    self.step(sizes)  # is recorded; it runs when replayed
+            self._graphs[sizes] = graph, list(self._packed.model.buffers())
+
+    def step(self, sizes: Sizes, guide: Guide | None = None) -> None:
+        """Advance every open hypothesis by a token.
+
+        Args:
+            sizes: The rows in use; positions beyond the newest of each; source positions.
+            guide: The allowed tokens of guided hypotheses, if there are any.
+        """
+        log_probs = self._log_probs(sizes)
+        ended, forced = self._rules(sizes)
+        if guide is not None:
+            ended = torch.where(guide.are_guided, guide.ends, ended)
+            forced = forced.masked_fill(guide.are_guided, _NONE)
+        only = forced.expand_as(ended).masked_fill(ended, self._eos_id).flatten()[:, None]  # (NK, 1)
+        gain_of_only = log_probs.gather(1, only.clamp_min(0))
+        self._restrict(log_probs, sizes, guide)
+        gains, tokens = best_tokens(log_probs, candidates_of_row(self.beam_size))  # (NK, C)
+        is_only = only != _NONE
+        gain_of_only = gain_of_only.expand_as(gains).masked_fill(self._count[: gains.size(1)] > 0, -_INFINITY)
+        gains, tokens = torch.where(is_only, gain_of_only, gains), torch.where(is_only, only, tokens)
+        self._choose(sizes, gains, tokens, ended)
+
+    def _log_probs(self, sizes: Sizes) -> Float[Tensor, "NK V"]:
+        """Run a step of the decoder and return the model's log-probabilities of the next tokens."""
+        (n, p, s), k, state = sizes, self.beam_size, self._state
+        lengths, beams = state.lengths[:n, None], self._count[:k]
+        owners = state.history[:n, 1, :, :p]
+        owners.scatter_(2, lengths[..., None].expand(n, k, 1), (beams + 1)[:, None].expand(n, k, 1))
+        is_other = owners[..., None] != beams + 1  # (N, K, P, K)
+        mask = state.past.new_zeros(()).expand_as(is_other).masked_fill(is_other, -_INFINITY)
+        first_places = self._count[:n, None] * (self.sizes.positions * k)
+        rows = SlotRows(
+            num_slots=n,
+            beam_size=k,
+            index=self._count[: n * k],
+            positions=lengths.expand(n, k).flatten(),
+            places=(first_places + lengths * k + beams).flatten(),
+            longest=min(p, self._packed.config.max_length or p),
+            past_mask=mask.flatten(2)[:, None],
+            memory_mask=state.memory_mask[:n, None, None, :s],
+            distances=self._count[:p, None].expand(p, k).flatten() - lengths,
+        )
+        newest = state.newest[:n].flatten()
+        return self._packed.log_probs(self._packed.hidden_states(newest, state.past, state.memory, rows))
+
+    def _rules(self, sizes: Sizes) -> tuple[Bool[Tensor, "N K"], Int[Tensor, "N 1"]]:
+        """Return whether only the end token is allowed, at the length limit or in a loop; and the prefix's token."""
+        (n, p, _), state = sizes, self._state
+        lengths, limits = state.lengths[:n, None], state.limits[:n]
+        ended = (lengths + 1 == limits[:, 1:2]).expand(n, self.beam_size)
+        if self._config.end_loops:
+            periods = lengths - 1 - self._count[:p]  # (N, P)
+            needed = torch.maximum(limits[:, 4:] * periods, LOOP_TOKENS + 1 - periods)
+            ended = ended | (state.history[:n, 2, :, :p] >= needed[:, None]).any(dim=2)
+        if self._parts is not None:
+            ended = ended & (state.utf8[:n] == 0)
+        return ended, state.forced[:n].gather(1, lengths)
+
+    def _restrict(self, log_probs: Float[Tensor, "NK V"], sizes: Sizes, guide: Guide | None) -> None:
+        """Give the tokens that no rule allows minus infinity."""
+        n, k, state = sizes.rows, self.beam_size, self._state
+        vocab_size = self._packed.config.vocab_size
+        if guide is not None:
+            own = log_probs[guide.beams]
+            own[:, :vocab_size].masked_fill_(~guide.masks, -_INFINITY)
+        log_probs.index_fill_(1, self._never, -_INFINITY)
+        written = state.lengths[:n, None] - state.limits[:n, :1]
+        if self._config.min_length > 1:
+            is_short = (written + 1 < self._config.min_length).expand(n, k).flatten()
+            log_probs[:, self._eos_id].masked_fill_(is_short, -_INFINITY)
+        if self._parts is not None:
+            rooms = state.limits[:n, 1:2] - state.lengths[:n, None] - 2
+            masks = rooms.clamp(0, NUM_ROOMS - 1) * NUM_STATES + state.utf8[:n]
+            log_probs[:, :vocab_size].masked_fill_(self._parts[0][masks.flatten()], -_INFINITY)
+        if guide is not None:
+            log_probs[guide.beams] = own
+
+    def _choose(
+        self, sizes: Sizes, gains: Float[Tensor, "NK C"], tokens: Int[Tensor, "NK C"], ended: Bool[Tensor, "N K"]
+    ) -> None:
+        """Finish, continue or drop hypotheses, as `beam_state.SearchedSentence.advance` does."""
+        (n, p, _), k, state = sizes, self.beam_size, self._state
+        scores, limits, history = state.scores[:n], state.limits[:n], state.history[:n, :, :, :p]
+        is_open = scores[:, :1] > -_INFINITY
+        length = state.lengths[:n, None] + 1  # of the candidates
+        candidates = (scores.flatten()[:, None] + gains).view(n, -1)
+        best, places = candidates.topk(min(candidates_of_sentence(k), candidates.size(1)), dim=1)
+        beams, tokens = places // gains.size(1), tokens.view(n, -1).gather(1, places)
+        is_possible = (best > -_INFINITY).cumprod(dim=1).bool()  # NaN counts as impossible, with all after it
+        is_end = tokens == self._eos_id
+        self._finish(sizes, best[:, :k], beams[:, :k], (is_possible & is_end)[:, :k], ended, length)
+
+        goes_on = is_possible & ~is_end
+        ranks = goes_on.cumsum(dim=1)  # from 1
+        slots = ranks * (goes_on & (ranks <= k))
+        kept = slots.new_zeros(n, k + 1).scatter_(1, slots, self._count[: best.size(1)].expand_as(slots))[:, 1:]
+        best, beams, newest = (column.gather(1, kept) for column in (best, beams, tokens))
+        can_win = best.double() / state.longest_penalties[:n, None] > state.finished[:n, -1:, 0]
+        stays = (self._count[:k] < ranks[:, -1:]) & can_win & (length < limits[:, 1:2])
+        best = best.masked_fill(length <= limits[:, 2:3], 0.0)  # control tokens cost nothing
+        scores.copy_(best.masked_fill(~stays, -_INFINITY))
+        newest = newest.masked_fill(~stays, self._eos_id)  # the token may be none of the vocabulary
+        state.newest[:n] = newest
+        if self._parts is not None:
+            utf8 = state.utf8[:n]
+            utf8.copy_(self._parts[1][utf8.gather(1, beams), newest])
+
+        moved = history.gather(2, beams[:, None, :, None].expand(n, 3, k, p)) if k > 1 else history.clone()
+        at = state.lengths[:n, None, None].expand(n, k, 1)
+        written, runs = moved[:, 0].scatter(2, at, newest[..., None]), moved[:, 2]
+        if self._config.end_loops:
+            position = self._count[:p]
+            is_own = (position >= limits[:, 3:4]) & (position < state.lengths[:n, None])  # (N, P)
+            is_same = (written == newest[..., None]) & is_own[:, None]
+            runs = (runs.roll(1, dims=2) + 1) * is_same
+        history.copy_(torch.stack([written, moved[:, 1], runs], dim=1))
+        state.lengths[:n].add_(is_open[:, 0])
+
+    def _finish(
+        self,
+        sizes: Sizes,
+        best: Float[Tensor, "N C"],
+        beams: Int[Tensor, "N C"],
+        is_finished: Bool[Tensor, "N C"],
+        ended: Bool[Tensor, "N K"],
+        length: Int[Tensor, "N 1"],
+    ) -> None:
+        """Merge the candidates that end into the best finished hypotheses."""
+        (n, p, _), state = sizes, self._state
+        finished, tokens = state.finished[:n], state.finished_tokens[:n, :, :p]
+        log_probs = best.double()
+        ranks = log_probs / self._penalties[length - state.limits[:n, :1]]
+        ranks = ranks.masked_fill(~is_finished, -_INFINITY)
+        codes = (2 * length + ended.gather(1, beams)).double()
+        every = torch.cat([finished, torch.stack([ranks, log_probs, codes], dim=2)], dim=1)
+        # Stable, so that of equal ones the first counts.
+        order = every[..., 0].sort(dim=1, descending=True, stable=True).indices[:, : self._num_best, None]
+        written = state.history[:n, 0, :, :p].gather(1, beams[..., None].expand(-1, -1, p))
+        written = torch.cat([tokens, written], dim=1)
+        finished.copy_(every.gather(1, order.expand(-1, -1, 3)))
+        tokens.copy_(written.gather(1, order.expand(-1, -1, p)))

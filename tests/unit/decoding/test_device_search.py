@@ -1,0 +1,210 @@
+"""The search that stays on the device finds what the readable searches find, and never waits for the device."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from copy import deepcopy
+from dataclasses import fields
+
+import pytest
+import torch
+from searches import assert_same, find, tokens
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from clearhead.config import DecodeConfig, Sampling
+from clearhead.decoding import NO_PREFIX, Prefix, PyTorchEngine, SearchOptions, decode
+from clearhead.decoding.pytorch import weights
+from clearhead.decoding.pytorch.device_beams import DeviceBeams, rounded
+from clearhead.decoding.pytorch.plain_engine import PlainEngine
+from clearhead.decoding.pytorch.weights import PackedModel
+from clearhead.decoding.sentence import given_prefix
+from clearhead.decoding.token_masks import AllowedTokens
+from clearhead.decoding.utf8 import CharacterParts
+from clearhead.errors import ModelError
+from every_run import one_in, slow
+
+pytestmark = pytest.mark.usefixtures("inference")
+
+END = 2
+PARTS = {3: b"\xe2", 4: b"\x82", 5: b"\xac", 6: b"\xc3", 7: b"\xa9"}
+
+
+class DeviceEngine(PyTorchEngine):
+    """The engine as on a GPU, on any device."""
+
+    def __init__(self, model, precision="fp32"):
+        super().__init__(model, precision)
+        self._stays_on_device = True
+
+
+# A row for every distance, because distances that share one make periodic texts equally likely.
+POSITIONS = {
+    "sinusoidal": {},
+    "none": {},
+    "learned": {"max_positions": 150},
+    "rotary": {"d_k": 4},
+    "relative": {"relative_attention_num_buckets": 160, "relative_attention_max_distance": 90},
+}
+
+
+def drawn_model(draw, make_model, *, num_words, num_placeholders):
+    positions = draw.choice(sorted(POSITIONS.keys() - {"none"}))  # without any, permuted words are equally likely
+    sizes = {"num_encoder_layers": draw.choice([0, 1, 1, 1]), "num_decoder_layers": draw.randint(1, 2)}
+    if num_placeholders:
+        sizes |= {"num_encoder_layers": 1, "num_placeholders": num_placeholders}
+    kind = {"norm": draw.choice(["pre", "post"]), "positions": positions, **POSITIONS[positions]}
+    model = make_model(vocab_size=num_words + num_placeholders, output_bias=True, **sizes, **kind)
+    scale = draw.choice([1.5, 2.0, 3.0])
+    for weight in model.parameters():
+        if weight.dim() == 2:
+            weight.mul_(scale)
+    model.output_proj.bias[END] = draw.choice([-9.0, 0.0, 1.0, 3.0])
+    model.output_proj.bias[[*PARTS]] = 2.0
+    return model
+
+
+def drawn_prefix(draw, words):
+    """Return tokens without cost, and text whose tokens may have others in their place."""
+    text = tuple(draw.choices(words, k=draw.choice([0, 0, 1, 3])))
+    completions = tuple((token, *draw.sample(words, k=draw.randint(0, 2))) for token in text)
+    return given_prefix(tuple(draw.choices(words, k=draw.randint(0, 2))), Prefix(text, completions))
+
+
+def drawn_source(draw, words, signs):
+    ids = draw.choices(words, k=draw.randint(0, 9))
+    ids = ids[:2] * draw.randint(1, 5) if draw.random() < 0.2 else ids
+    return [*ids, *draw.choices(signs, k=draw.randint(1, 3) if signs and draw.random() < 0.3 else 0), END]
+
+
+@pytest.mark.parametrize("seed", one_in(20, range(20)))
+def test_device_search_equals_the_readable_searches(make_model, seed):
+    draw, seen = random.Random(seed), Counter()
+    torch.manual_seed(seed)
+    for _ in range(25):
+        num_words, num_placeholders = draw.choice([12, 33, 70]), draw.choice([0, 0, 32])
+        model = drawn_model(draw, make_model, num_words=num_words, num_placeholders=num_placeholders)
+        words, signs = range(8, num_words), range(num_words, num_words + num_placeholders)
+        beam_size = draw.choice([1, 2, 5])
+        config = DecodeConfig(
+            beam_size=beam_size,
+            length_penalty=draw.choice([0.0, 0.6, 1.0, 2.5]),
+            length_penalty_form=draw.choice(["gnmt", "power"]),
+            end_loops=draw.random() < 0.8,
+            min_length=draw.choice([0, 0, 3, 40]),
+            batch_tokens=draw.choice([1, 40 * beam_size, 100_000]),
+        )
+        options = SearchOptions(config, num_best=draw.randint(1, beam_size))
+        sources = [drawn_source(draw, words, signs) for _ in range(draw.randint(1, 7))]
+        has_prefixes = draw.random() < 0.4
+        prefixes = [drawn_prefix(draw, words) if has_prefixes else NO_PREFIX for _ in sources]
+        limits = [len(prefix.tokens) + draw.choice([1, 2, 7, 30, 60]) for prefix in prefixes]
+        parts = CharacterParts(PARTS, model.config.vocab_size) if draw.random() < 0.5 else None
+        plain, engine = PlainEngine(model), DeviceEngine(model)
+        plain.parts = engine.parts = parts
+        with plain.computing():
+            expected = sorted(plain.search(sources, limits, options, prefixes))
+        found = find(engine, sources, limits, config, options.num_best, prefixes=prefixes if has_prefixes else ())
+        assert_same(found, [hypotheses for _, hypotheses in expected])
+        for hypotheses, (number, others) in zip(found, expected, strict=True):
+            assert [h.was_ended for h in hypotheses] == [h.was_ended for h in others]
+            for hypothesis in hypotheses:
+                length, limit = len(hypothesis.tokens), limits[number]
+                seen["limit" if length == limit else "loop" if hypothesis.was_ended else "early"] += 1
+                seen["part"] += any(token in PARTS for token in hypothesis.tokens) and parts is not None
+            seen["prefix"] += bool(prefixes[number].tokens)
+            seen["placeholder"] += max(sources[number]) >= num_words
+    assert min(seen[kind] for kind in ("limit", "loop", "early", "part", "prefix", "placeholder")) > 0, seen
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_sentences_that_join_and_leave_change_no_other(make_sharp_model, make_sources, monkeypatch, beam_size):
+    moved = []
+    move = DeviceBeams.move
+    monkeypatch.setattr(DeviceBeams, "move", lambda self, *rows: (moved.append(rows), move(self, *rows)))
+    torch.manual_seed(3)
+    model = make_sharp_model(output_bias=True)
+    model.output_proj.bias[END] = 2.0
+    sources = make_sources((7, 1, 13, 3, 5, 1, 29, 2, 11, 8, 17, 4))
+    limits = [17, 11, 1, 13, 43, 3, 23, 2, 19, 70, 9, 31]
+    engine, config = DeviceEngine(model), DecodeConfig(beam_size=beam_size, batch_tokens=29 * beam_size // 8)
+    alone = [find(engine, [one], [limit], config)[0] for one, limit in zip(sources, limits, strict=True)]
+    together = find(engine, sources, limits, config.model_copy(update={"batch_tokens": 60 * beam_size}))
+    assert moved
+    assert_same(together, alone)
+    assert len(set(map(len, (best.tokens for (best,) in alone)))) > 4
+
+
+def test_nan_is_an_error_also_beside_other_sentences(make_sharp_model, make_sources):
+    model = make_sharp_model()
+    model.source_embedding.weight[5] = float("nan")
+    with pytest.raises(ModelError, match="not numbers"):
+        find(DeviceEngine(model), [*make_sources((4, 3)), [5, END]], [9, 9, 9], DecodeConfig())
+
+
+def test_other_searches_take_the_steps_of_the_general_form(make_sharp_model, make_sources):
+    model, sources = make_sharp_model(), make_sources((4, 3, 9))
+    for options in (
+        SearchOptions(DecodeConfig(beam_size=3, no_repeat_ngram_size=2)),
+        SearchOptions(DecodeConfig(beam_size=3), num_best=3, diversity=0.7),
+        SearchOptions(DecodeConfig(), num_best=2, sampling=Sampling(seed=3)),
+    ):
+        engines = DeviceEngine(model), PyTorchEngine(model)
+        found, expected = (tokens(decode(engine, sources, options)) for engine in engines)
+        assert found == expected
+
+
+# What a step does on a device
+
+
+@pytest.mark.parametrize("beam_size", [slow(1), 3])
+def test_a_recorded_step_serves_all_steps_of_its_sizes(make_sharp_model, make_sources, monkeypatch, beam_size):
+    """As a CUDA graph does, repeat the operations of one step on the same memory."""
+    model, sources = make_sharp_model(output_bias=True), make_sources((7, 3))
+    limits, config, replayed = [17, 22], DecodeConfig(beam_size=beam_size), []
+
+    def take_step(self, sizes):
+        if sizes not in self._graphs:
+            before = deepcopy(self._state)
+            graph = make_fx(lambda: self.step(sizes))()
+            for field in fields(before):
+                getattr(self._state, field.name).copy_(getattr(before, field.name))
+            self._graphs[sizes] = graph
+        self._graphs[sizes]()
+        replayed.append(sizes)
+
+    with torch.inference_mode(mode=False), torch.no_grad():
+        expected = find(DeviceEngine(model), sources, limits, config)
+        monkeypatch.setattr(DeviceBeams, "take_step", take_step)
+        assert find(DeviceEngine(model), sources, limits, config) == expected
+    assert len(replayed) > 9 * len(set(replayed))
+
+
+class Counted(TorchDispatchMode):
+    """Count operations that start a kernel: all but views and allocations."""
+
+    number = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name != "lift_fresh"  # of a tensor made from the host's numbers
+        self.number += not (func.is_view or name in ("empty", "_unsafe_view", "detach"))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("positions", sorted(POSITIONS))
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_step_reads_no_value_from_the_device(make_model, monkeypatch, positions, beam_size):
+    monkeypatch.setattr(weights, "unpackable", lambda model: None)  # it compares values
+    # Tensors of this device have no values: whatever needs one, or copies one from the host, raises an error.
+    model = make_model(norm="pre", positions=positions, **POSITIONS[positions]).to("meta")
+    config = DecodeConfig(beam_size=beam_size, min_length=3)
+    parts = CharacterParts(PARTS, 37)
+    beams = DeviceBeams(PackedModel(model), config, beam_size, AllowedTokens.of(model.config, config, parts))
+    beams.grow(rounded(5, 60, 9))
+    with Counted() as counted:
+        beams.step(rounded(5, 33, 9))
+    with pytest.raises(RuntimeError, match="meta"):
+        beams.are_open([0])
+    assert counted.number < 250
