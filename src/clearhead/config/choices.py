@@ -33,7 +33,7 @@ StoredPrecision = Literal["int8", "bf16"]
 ExportPrecision = Literal[ForeignPrecision, StoredPrecision]
 AlignBy = Literal["attention", "occlusion"]
 AlignmentWords = Literal["spaced", "characters"]
-DecodePrecision = Literal["fp32", "bf16x3", "bf16", "int8"]
+DecodePrecision = Literal["fp32", "bf16x3", "bf16", "fp16", "int8"]
 
 MetricName = Literal["bleu", "chrf", "chrf++"]
 Tokenization = Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none"]

@@ -74,8 +74,9 @@ class DecodeConfig(Settings):
     precision: DecodePrecision = "fp32"
     """Precision of the matrix products. `fp32`: the model's own. `bf16x3`: for CPUs with AMX; every number is the sum
     of two bfloat16 numbers, and only near ties can be decided differently. `bf16`: for GPUs and for CPUs with AMX or
-    AVX-512 BF16. `int8`: for CPUs, with the compiled core. `bf16` and `int8` round, so a few translations
-    differ. In every precision the score of a finished translation is computed in float32."""
+    AVX-512 BF16. `fp16`: for GPUs; it rounds less than `bf16`, but has no numbers above 65,504, which some models (T5)
+    need. `int8`: for CPUs, with the compiled core. `bf16`, `fp16` and `int8` round, on a GPU also between the products,
+    so a few translations differ. In every precision the score of a finished translation is computed in float32."""
     shortlist: bool = False
     """Restrict the output tokens of a sentence to those that the model's shortlist allows for its source; `clearhead
     optimize` creates the shortlist. Decoding is faster, and a few translations differ. Scores are still computed over

@@ -61,11 +61,13 @@ def make_product(
             # A transposed large matrix is faster with few rows; for a small one the second copy is not worth it.
             return _Float32Product(weight.t().contiguous() if is_output or len(weights) > 1 else weight.t(), bias)
         case "bf16":
-            if not is_output or weight.device.type != "cpu":
+            if not is_output:
                 return _BFloat16Product(weight, bias)
             return _BFloat16Logits(weight, bias) if can_multiply_bf16() else _Float32Product(weight.t(), bias)
         case "int8":
             return _Int8Product(weight, bias)
+        case "fp16":
+            raise DeviceError("fp16 translation needs a GPU; use --device cuda, --precision bf16 or --precision fp32")
         case "bf16x3":
             raise DeviceError(
                 "bf16x3 translation needs the compiled core (a C compiler where clearhead was installed) and a model "

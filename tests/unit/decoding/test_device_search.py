@@ -22,7 +22,7 @@ from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.sentence import given_prefix
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.decoding.utf8 import CharacterParts
-from clearhead.errors import ModelError
+from clearhead.errors import DeviceError, ModelError
 from every_run import one_in, slow
 
 pytestmark = pytest.mark.usefixtures("inference")
@@ -153,6 +153,28 @@ def test_other_searches_take_the_steps_of_the_general_form(make_sharp_model, mak
         engines = DeviceEngine(model), PyTorchEngine(model)
         found, expected = (tokens(decode(engine, sources, options)) for engine in engines)
         assert found == expected
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_gpu_computes_in_half_precision(make_sharp_model, make_sources, monkeypatch, precision, alone):
+    half = {"fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+    monkeypatch.setattr(weights, "half_precision", lambda precision, device: half)
+    model = make_sharp_model(positions="relative", **({"num_encoder_layers": 0} if alone else {}))
+    sources, limits, config = make_sources((4, 3, 9)), [9, 7, 12], DecodeConfig(beam_size=3)
+    engine = DeviceEngine(model, precision)
+    assert engine.packed.dtype == half
+    expected = PyTorchEngine(model).score(
+        sources, [list(best.tokens) for (best,) in find(engine, sources, limits, config)]
+    )
+    for others in (engine, PyTorchEngine(model, precision)):
+        scores = [best.log_prob for (best,) in find(others, sources, limits, config)]
+        assert scores == pytest.approx(expected, abs=2.0 if precision == "bf16" else 0.3)
+
+
+def test_fp16_needs_a_gpu(make_sharp_model, make_sources):
+    with pytest.raises(DeviceError, match="fp16 translation needs a GPU; use --device cuda, --precision bf16 or"):
+        decode(make_sharp_model(), make_sources((4,)), SearchOptions(DecodeConfig(precision="fp16")))
 
 
 # What a step does on a device

@@ -75,6 +75,8 @@ class NativeEngine(Engine):
             return "a model without encoder or decoder does not translate"
         if unknown := unknown_settings(config, CORE):
             return f"the compiled core does not compute {', '.join(unknown)}"
+        if precision == "fp16":
+            return "fp16 translation needs a GPU"
         if library() is None:
             return describe()
         d_k, d_v = config.key_dim, config.value_dim

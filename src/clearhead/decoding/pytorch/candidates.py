@@ -138,7 +138,7 @@ class ListedTokens:
         self, hidden_states: Float[Tensor, "R D"], rows: SlotRows, masks: Sequence[Mask | None], count: int
     ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
         """Return log-probabilities and ids of each row's best next tokens, best first; see `best_tokens`."""
-        num_slots, width = rows.num_slots, max(self._sizes)
+        num_slots, width, hidden_states = rows.num_slots, max(self._sizes), hidden_states.float()
         own = torch.baddbmm(
             self._biases[:num_slots, :, :width],
             rows.spread(hidden_states),
@@ -159,11 +159,11 @@ class ListedTokens:
             return
         slots = old_slots if num_slots <= old_slots else max(num_slots, 2 * old_slots)
         places = old_width if width <= old_width else rounded(max(width, 2 * old_width))
-        kept, device = len(self._sizes), self.weight.device
+        kept = len(self._sizes)
         ids = self._ids.new_zeros((slots, len(self._common) + places))
         biases = self._biases.new_full((slots, 1, places), float("-inf"))
         # Values masked by a bias must still be finite, because the bias is added to them.
-        weights = lazy_zeros([slots, places, self.weight.size(1)], device)
+        weights = lazy_zeros([slots, places, self.weight.size(1)], self.weight)
         ids[:kept, : self._ids.size(1)] = self._ids[:kept]
         biases[:kept, :, :old_width] = self._biases[:kept]
         for slot, size in enumerate(self._sizes):

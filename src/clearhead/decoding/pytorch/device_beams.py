@@ -270,8 +270,8 @@ class DeviceBeams:
         if self.device.type == "cuda":
             with torch.cuda.device(self.device):
                 self._recording = self._recording or (torch.cuda.graph_pool_handle(), torch.cuda.Stream())
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, *self._recording, capture_error_mode="thread_local"):
+                graph, (memory, stream) = torch.cuda.CUDAGraph(), self._recording
+                with torch.cuda.graph(graph, memory, stream, capture_error_mode="thread_local"):
                     self.step(sizes)  # is recorded; it runs when replayed
             self._graphs[sizes] = graph, list(self._packed.model.buffers())
 

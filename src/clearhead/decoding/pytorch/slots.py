@@ -76,6 +76,7 @@ class SlotCache:
         beam_size: Beams of a sentence, K.
         max_slots: Maximum sentences in flight.
         device: Device of the cache.
+        dtype: Type of its numbers.
         knows_distances: Whether to track the positions of keys, for models with relative positions.
     """
 
@@ -87,16 +88,17 @@ class SlotCache:
         beam_size: int,
         max_slots: int,
         device: torch.device,
+        dtype: torch.dtype = torch.float32,
         knows_distances: bool = False,
     ) -> None:
         self.beam_size = beam_size
         self.source_lengths: list[int] = []
         self._lengths: list[int] = []  # target positions in each slot
         self._ends: list[int] = []  # end of the used places in each slot
-        self.past = torch.empty(num_layers, max_slots, 0, kv_width, device=device)  # (L, N, P, W)
-        self.memory = torch.empty(num_layers, max_slots, 0, kv_width, device=device)  # (L, N, S, W)
-        self._past_mask = torch.empty(max_slots, beam_size, 0, device=device)  # (N, K, P)
-        self._memory_mask = torch.empty(max_slots, 1, 0, device=device)  # (N, 1, S)
+        self.past = torch.empty(num_layers, max_slots, 0, kv_width, dtype=dtype, device=device)  # (L, N, P, W)
+        self.memory = torch.empty(num_layers, max_slots, 0, kv_width, dtype=dtype, device=device)  # (L, N, S, W)
+        self._past_mask = torch.empty(max_slots, beam_size, 0, dtype=dtype, device=device)  # (N, K, P)
+        self._memory_mask = torch.empty(max_slots, 1, 0, dtype=dtype, device=device)  # (N, 1, S)
         # The position of the key in each place, (N, 1, P).
         self._written = torch.empty(max_slots, 1, 0, dtype=torch.long, device=device) if knows_distances else None
 
@@ -202,7 +204,7 @@ class SlotCache:
         shape = [*tensor.shape[:2], rounded(max(length, 2 * tensor.size(2))), *tensor.shape[3:]]
         # Values that a mask hides must still be finite, because 0 times NaN is NaN.
         empty = float("-inf") if tensor.is_floating_point() else 0
-        larger = lazy_zeros(shape, tensor.device) if slots_axis else tensor.new_full(shape, empty)
+        larger = lazy_zeros(shape, tensor) if slots_axis else tensor.new_full(shape, empty)
         larger[:, :, : tensor.size(2)].narrow(slots_axis, 0, len(self)).copy_(tensor.narrow(slots_axis, 0, len(self)))
         return larger
 
@@ -212,8 +214,8 @@ def rounded(length: int) -> int:
     return -(-length // STEP) * STEP
 
 
-def lazy_zeros(shape: list[int], device: torch.device) -> Tensor:
-    """Return zeros; on a CPU their pages are allocated when first touched."""
-    if device.type == "cpu":
+def lazy_zeros(shape: list[int], like: Tensor) -> Tensor:
+    """Return zeros of the type and on the device of a tensor; on a CPU their pages are allocated when first touched."""
+    if like.device.type == "cpu" and like.dtype == torch.float32:
         return torch.from_numpy(np.zeros(shape, dtype=np.float32))
-    return torch.zeros(shape, device=device)
+    return like.new_zeros(shape)

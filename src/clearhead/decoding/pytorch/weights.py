@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 from jaxtyping import Float, Int
@@ -69,11 +70,16 @@ class PackedModel:
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
         if reason := unpackable(model):
             raise ModelError(f"{reason}: packed weights would compute another model; use `make_engine`")
-        self.model = model
+        output = model.output_proj
+        self.output_weight = output.weight.detach()
+        self.output_bias = None if output.bias is None else output.bias.detach()
         self.precision = precision
         self.config = model.config
         self.device = model.device
-        self.dtype = model.output_proj.weight.dtype
+        self.dtype = torch.float32
+        if (half := half_precision(precision, model.device)) is not None:
+            model, precision, self.dtype = deepcopy(model).to(half), "fp32", half  # its products are its own
+        self.model = model
         if self.device.type == "cpu":
             keep_freed_memory()
         decoder_layers = [layer for layer in model.decoder.layers if isinstance(layer, DecoderLayer)]
@@ -87,8 +93,6 @@ class PackedModel:
         parts = [part for a in cross for part in (a.k_proj, a.v_proj)]
         self._memory_projection = _joined(parts, precision) if parts else None
         output = model.output_proj
-        self.output_weight = output.weight.detach()
-        self.output_bias = None if output.bias is None else output.bias.detach()
         extra = -len(output.weight) % BLOCK
         self._output = make_product(
             [functional.pad(output.weight, (0, 0, 0, extra))],
@@ -105,6 +109,7 @@ class PackedModel:
             beam_size=beam_size,
             max_slots=max_slots,
             device=self.device,
+            dtype=self.dtype,
             knows_distances=self.model.decoder.relative_positions is not None,
         )
 
@@ -113,7 +118,7 @@ class PackedModel:
         assert self._memory_projection is not None, "a decoder alone has no source; see `past`"
         source = source.to(self.device)
         is_token = source != self.config.pad_id
-        mask = torch.where(is_token, 0.0, float("-inf"))[:, None, None, :]
+        mask = torch.where(is_token, 0.0, float("-inf")).to(self.dtype)[:, None, None, :]
         if self.model.encoder.relative_positions is not None:
             mask = mask + self.model.encoder.relative_positions(source.size(1))  # (B, H, S, S)
         x = self.model.source_embedding(source).flatten(0, 1)
@@ -127,7 +132,7 @@ class PackedModel:
     def past(self, target: list[int]) -> Float[Tensor, "L T W"]:
         """Return the keys and values of every layer of a decoder-only model for the beginning of a text."""
         if not target:
-            return torch.empty(self.num_layers, 0, self.kv_width, device=self.device)
+            return torch.empty(self.num_layers, 0, self.kv_width, dtype=self.dtype, device=self.device)
         _, cache = self.model.decode(torch.tensor([target], device=self.device))
         pasts = [layer.past for layer in cache.layers if layer.past is not None]
         return torch.stack([torch.cat([part[0].transpose(0, 1).flatten(1) for part in past], dim=1) for past in pasts])
@@ -160,10 +165,15 @@ class PackedModel:
 
     def log_probs(self, hidden_states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
         """Return the log-probabilities of each row's next token; minus infinity beyond the vocabulary."""
-        logits = self._output(hidden_states)
+        logits = self._output(hidden_states).float()  # a sum over the vocabulary needs float32
         logits[:, self.config.vocab_size :] = float("-inf")
         # In place on a CPU: it is the largest tensor of a step, and a second one would evict it from the cache.
         return torch.log_softmax(logits, dim=-1, out=logits if logits.device.type == "cpu" else None)
+
+
+def half_precision(precision: DecodePrecision, device: torch.device) -> torch.dtype | None:
+    """Return the type in which a GPU computes all but probabilities; None if products alone are rounded, or nothing."""
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision) if device.type != "cpu" else None
 
 
 def unpackable(model: Transformer) -> str | None:
