@@ -8,6 +8,7 @@ contains them, unless the source does too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -17,6 +18,8 @@ LOOP_TOKENS = 20
 LOOP_TIMES = 3
 """A loop has more than this many times the repetitions of anything in its source, so at least four. Exodus 25:35 says
 the same three times in a row."""
+
+_REPEATED = re.compile(r"(.+?)\1", re.DOTALL)
 
 
 def is_loop(written: Sequence[int], times_in_source: Callable[[], int]) -> bool:
@@ -43,6 +46,8 @@ def most_times(ids: Sequence[int]) -> int:
     >>> most_times([8, 8, 8, 2]), most_times([3, 4, 3, 4, 3])
     (3, 2)
     """
+    if _REPEATED.search("".join(map(chr, ids))) is None:  # as usual, and found much sooner
+        return 1
     tokens, most = np.asarray(ids), 1
     for period in range(1, len(ids) // 2 + 1):
         if len(ids) // period <= most:  # no longer period can repeat more often

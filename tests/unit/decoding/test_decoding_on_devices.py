@@ -117,6 +117,21 @@ def test_a_gpu_searches_more_sentences_at_once(model):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_gpu_repeats_recorded_steps_also_in_a_later_search(model, sources, precision, beam_size):
+    options = SearchOptions(DecodeConfig(beam_size=beam_size, extra_length=EXTRA_LENGTH))
+    expected = decode(PyTorchEngine(model), sources, options)
+    engine = PyTorchEngine(model.to(GPU), precision)
+    found = [decode(engine, sources, options) for _ in range(2)]
+    assert found[0] == found[1]
+    (beams,) = engine._idle.values()
+    assert beams._graphs
+    if precision == "fp32":
+        assert [best.tokens for (best,) in found[0]] == [best.tokens for (best,) in expected]
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["int8", "bf16x3"])
 def test_precisions_that_a_gpu_lacks_are_refused(model, sources, precision):
     config = DecodeConfig(extra_length=EXTRA_LENGTH, precision=precision)

@@ -132,6 +132,7 @@ def test_sentences_that_join_and_leave_change_no_other(make_sharp_model, make_so
     alone = [find(engine, [one], [limit], config)[0] for one, limit in zip(sources, limits, strict=True)]
     together = find(engine, sources, limits, config.model_copy(update={"batch_tokens": 60 * beam_size}))
     assert moved
+    assert len(engine._idle) == 1  # the beams of the last search, for the next one
     assert_same(together, alone)
     assert len(set(map(len, (best.tokens for (best,) in alone)))) > 4
 
