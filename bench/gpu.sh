@@ -28,7 +28,8 @@ mkdir -p "$results"
 tests() {
     # Named, so that nothing else is imported; the warnings of other versions of libraries are no failures here.
     "$python" - -m gpu -W always -p no:cacheprovider -p no:benchmark \
-        tests/unit/{decoding/test_decoding_on_devices,training/test_training_on_devices,translation/test_translator_on_gpu}.py <<'EOF'
+        tests/unit/{decoding/test_decoding_on_devices,kernels/test_packed_attention,training/test_packed_step}.py \
+        tests/unit/{training/test_training_on_devices,translation/test_translator_on_gpu}.py <<'EOF'
 import sys
 import pytest, torch
 

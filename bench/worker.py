@@ -149,6 +149,7 @@ def _answer(job: Job, pipe: Connection) -> None:
     except Missing as problem:
         pipe.send(problem)
         return
+    candidate.prepare(batches)
     before = _peak_memory(device)
     pipe.send({"parameters": candidate.num_parameters, "differences": candidate.differences})
     while True:
@@ -165,7 +166,8 @@ def _answer(job: Job, pipe: Connection) -> None:
             losses = [
                 candidate.step(batch, step) * batch.num_target_tokens for step, batch in enumerate(batches, start=first)
             ]
-            pipe.send((tokens / (now(device) - start), sum(losses) / tokens))
+            seconds = now(device) - start
+            pipe.send((tokens / seconds, float(sum(losses)) / tokens))
 
 
 def _peak_memory(device: torch.device) -> float:

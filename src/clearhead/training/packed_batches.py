@@ -16,8 +16,9 @@ from jaxtyping import Int32
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.data.store import PairStore
 from clearhead.model.packing import PackedSide
+
+Ids = Sequence[NDArray[np.integer]]
 
 _ROWS = 128
 """Tokens of a side are filled up to a multiple of this; products of such a number of rows are fast."""
@@ -67,17 +68,10 @@ class PackedShape:
     """Most tokens of a text."""
 
     @classmethod
-    def of(cls, parts: Iterable[NDArray[np.int64]], sources: NDArray[np.int32], targets: NDArray[np.int32]) -> Self:
-        """Return the smallest shape for parts of steps.
-
-        Args:
-            parts: Rows of each part.
-            sources: Source tokens of every pair of the store.
-            targets: Target tokens of every pair of the store.
-        """
-        sizes = [(int(sources[rows].sum()), int(targets[rows].sum()), len(rows)) for rows in parts]
-        most_source, most_target, sentences = (max(column) for column in zip(*sizes, strict=True))
-        longest = int(max(sources.max(), targets.max()))
+    def of(cls, parts: Iterable[tuple[NDArray[np.int32], NDArray[np.int32]]]) -> Self:
+        """Return the smallest shape for parts of steps, each with the source and target tokens of its pairs."""
+        sizes = [(*map(int, map(np.sum, part)), len(part[0]), int(max(map(np.max, part)))) for part in parts]
+        most_source, most_target, sentences, longest = (max(column) for column in zip(*sizes, strict=True))
         return cls(_filled(most_source), _filled(most_target), sentences, longest)
 
     @property
@@ -92,19 +86,17 @@ class PackedShape:
         source_side, target_side = PackedSide(sources, source_starts), PackedSide(targets, target_starts)
         return PackedTensors(source, target_in, target_out, source_side, target_side)
 
-    def pack(self, store: PairStore, rows: Sequence[int] | NDArray[np.int64], *, pad_id: int, bos_id: int) -> Tensor:
-        """Read pairs from the store and return the numbers of their batch, on the CPU.
+    def pack(self, sources: Ids, targets: Ids, *, pad_id: int, bos_id: int) -> Int32[Tensor, " F"]:
+        """Return the numbers of a batch, on the CPU.
 
         Args:
-            store: The tokenized pairs.
-            rows: Rows of the pairs.
+            sources: Ids of each source, with its end token.
+            targets: Ids of each target, likewise.
             pad_id: Id at fill.
             bos_id: Id of the start token of every target.
         """
         numbers = torch.full((self.size,), pad_id, dtype=torch.int32)
         batch = self.views(numbers)
-        sources = [store.source_ids(row) for row in rows]
-        targets = [store.target_ids(row) for row in rows]
         shifted = [np.concatenate(([bos_id], target[:-1])) for target in targets]
         for ids, texts in ((batch.source, sources), (batch.target_in, shifted), (batch.target_out, targets)):
             joined = np.concatenate(texts)

@@ -78,14 +78,19 @@ class PackedStepper:
 
     is_measured_at_once = False
 
-    def step(self, parts: Sequence[Int32[Tensor, " F"]], *, number: int, rate: float, tokens: int) -> None:
-        """Make optimiser step `number`; its measurements are had from `results`.
+    def step(
+        self, parts: Sequence[Int32[Tensor, " F"]], *, number: int, rate: float, tokens: int
+    ) -> Float[Tensor, "3"]:
+        """Make optimiser step `number`; `results` waits for its measurements.
 
         Args:
             parts: Packed batches, see `PackedShape.pack`.
             number: Optimiser steps, counted from 1.
             rate: Learning rate.
             tokens: Target tokens of all parts.
+
+        Returns:
+            On the device, the smoothed loss and the negative log-likelihood, summed over tokens, and the norm.
         """
         torch.manual_seed(random_seed(self.config.seed, number))
         self._rate.fill_(rate)
@@ -95,7 +100,9 @@ class PackedStepper:
             self._numbers.copy_(numbers, non_blocking=True)
             self._accumulate()
         self._update()
-        self._unread.append((number, rate, tokens, self._measured.clone()))
+        measured = self._measured.clone()
+        self._unread.append((number, rate, tokens, measured))
+        return measured
 
     def results(self) -> list[StepResult]:
         """Wait for the device, and return the measurements of the steps since the last call.

@@ -77,7 +77,7 @@ class PackedBatches:
     def __init__(self, pairs: PairStore, order: BatchOrder, config: Config, *, is_pinned: bool) -> None:
         self.pairs, self.order, self.config, self.is_pinned = pairs, order, config, is_pinned
         parts = (part for rows in order.batches() for part in self._parts(rows))
-        self.shape = PackedShape.of(parts, pairs.source_lengths, pairs.target_lengths)
+        self.shape = PackedShape.of((pairs.source_lengths[part], pairs.target_lengths[part]) for part in parts)
         self._thread = ThreadPoolExecutor(1)  # ends with this object
         self._next: tuple[int, Future[tuple[list[Tensor], int]]] | None = None
 
@@ -92,12 +92,15 @@ class PackedBatches:
         return prepared.result()
 
     def _prepared(self, step: int) -> tuple[list[Tensor], int]:
-        rows, model = self.order.rows(step), self.config.model
-        parts = [
-            self.shape.pack(self.pairs, part, pad_id=model.pad_id, bos_id=model.bos_id) for part in self._parts(rows)
-        ]
+        rows = self.order.rows(step)
+        parts = [self._packed(part) for part in self._parts(rows)]
         tokens = int(self.pairs.target_lengths[rows].sum())
         return [part.pin_memory() for part in parts] if self.is_pinned else parts, tokens
+
+    def _packed(self, rows: NDArray[np.int64]) -> Tensor:
+        pairs, model = self.pairs, self.config.model
+        ids = [pairs.source_ids(row) for row in rows], [pairs.target_ids(row) for row in rows]
+        return self.shape.pack(*ids, pad_id=model.pad_id, bos_id=model.bos_id)
 
     def _parts(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         lengths, train = self.pairs.target_lengths, self.config.train

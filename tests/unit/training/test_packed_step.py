@@ -13,6 +13,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.config.nested import merge
@@ -48,7 +49,11 @@ def store(tmp_path: Path) -> PairStore:
 
 @pytest.fixture
 def shape(store: PairStore) -> PackedShape:
-    return PackedShape.of(PARTS, store.source_lengths, store.target_lengths)
+    return PackedShape.of((store.source_lengths[rows], store.target_lengths[rows]) for rows in PARTS)
+
+
+def numbers_of(store: PairStore, shape: PackedShape, rows: np.ndarray) -> Tensor:
+    return shape.pack([store.source_ids(row) for row in rows], [store.target_ids(row) for row in rows], **SPECIAL)
 
 
 def trained_model(**values: object) -> Transformer:
@@ -69,7 +74,7 @@ def test_packed_steps_move_the_weights_as_padded_steps_do(store, shape, optimize
     expected = []
     for number in (1, 2, 3):
         expected.append(padded.step([collate(store, rows, **SPECIAL) for rows in PARTS], number=number, rate=0.01))
-        parts = [shape.pack(store, rows, **SPECIAL) for rows in PARTS]
+        parts = [numbers_of(store, shape, rows) for rows in PARTS]
         packed.step(parts, number=number, rate=0.01, tokens=TOKENS)
     for result, right in zip(packed.results(), expected, strict=True):
         assert result.target_tokens == right.target_tokens
@@ -86,7 +91,7 @@ def test_packed_steps_move_the_weights_as_padded_steps_do(store, shape, optimize
 def test_a_step_that_is_not_finite_and_those_after_it_leave_the_weights(store, shape, optimizer):
     model = trained_model()
     stepper = packed_stepper(model, shape, TrainConfig(optimizer=optimizer, precision="fp32"))
-    parts = [shape.pack(store, rows, **SPECIAL) for rows in PARTS]
+    parts = [numbers_of(store, shape, rows) for rows in PARTS]
     stepper.step(parts, number=1, rate=0.01, tokens=TOKENS)
     before = deepcopy(model.state_dict())
     weight = model.decoder.layers[0].feed_forward.up_proj.weight
@@ -102,7 +107,7 @@ def test_a_step_that_is_not_finite_and_those_after_it_leave_the_weights(store, s
 def test_a_batch_has_every_pair_once_and_fill_behind(store, shape):
     assert (shape.source_tokens, shape.target_tokens, shape.sentences, shape.longest) == (128, 128, 4, 13)
     rows = PARTS[1]
-    batch = shape.views(shape.pack(store, rows, **SPECIAL))
+    batch = shape.views(numbers_of(store, shape, rows))
     sources, targets = (
         [ids[start:end].tolist() for start, end in zip(side.starts[:-1], side.starts[1:], strict=True)]
         for ids, side in ((batch.source, batch.source_side), (batch.target_out, batch.target_side))
@@ -185,13 +190,13 @@ def test_packed_run_that_explodes_ends_before_anything_is_saved(settings, packed
 def train_on_gpu(directory: Path) -> None:
     """Make steps in bfloat16, compiled and recorded, and those of the padded stepper; recorded ones must not wait."""
     store = PairStore.open(directory / "pairs.arrow")
-    shape = PackedShape.of(PARTS, store.source_lengths, store.target_lengths)
+    shape = PackedShape.of((store.source_lengths[rows], store.target_lengths[rows]) for rows in PARTS)
     train = TrainConfig(precision="bf16")
     model = Transformer(ModelConfig(**SIZES, dropout=0.0)).cuda().train()
     padded_model = deepcopy(model)
     padded = Stepper(padded_model, build_optimizer(padded_model, train), train)
     packed = PackedStepper(model, build_optimizer(model, train), train, shape)
-    parts = [shape.pack(store, rows, **SPECIAL).pin_memory() for rows in PARTS]
+    parts = [numbers_of(store, shape, rows).pin_memory() for rows in PARTS]
     batches = [collate(store, rows, **SPECIAL) for rows in PARTS]
     expected = [padded.step(batches, number=number, rate=0.01).nll for number in range(1, 9)]
     for number in range(1, 9):
