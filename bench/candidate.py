@@ -43,10 +43,10 @@ class Candidate:
     model: nn.Module
     step: Callable[[Batch, int], float | Tensor]
     """Train on a batch, as step number n from 1; return the loss for each target token, in nats, without waiting."""
-    prepare: Callable[[Sequence[Batch]], None] = lambda _: None
-    """Called first, with all batches."""
     differences: dict[str, int] = field(default_factory=dict)
     """What the library's model has more (or fewer) of than clearhead's, in parameters."""
+    prepare: Callable[[Sequence[Batch]], None] = lambda _: None
+    """Called first, with all batches."""
 
     @property
     def num_parameters(self) -> int:
