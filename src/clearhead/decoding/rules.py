@@ -156,6 +156,9 @@ def length_penalty(length: int, alpha: float, form: PenaltyForm = "gnmt") -> flo
 
 
 NO_NUMBERS = f"the model's probabilities are not numbers, as where weights hold NaN or infinity: {DAMAGED}"
+NO_NUMBERS_IN_FP16 = (
+    "the model's probabilities are not numbers in fp16, which has none above 65,504; use --precision bf16 or fp32"
+)
 
 
 def never_written(config: ModelConfig) -> list[int]:

@@ -20,7 +20,15 @@ from clearhead.config import ModelConfig
 from clearhead.decoding.beam_state import SearchedSentence
 from clearhead.decoding.engine import Engine, InFlight, Slots, SlotSearch, leave_slot
 from clearhead.decoding.helper_threads import helpers
-from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, SearchOptions, check_ids, first_token, rank_penalty
+from clearhead.decoding.rules import (
+    NO_NUMBERS,
+    NO_NUMBERS_IN_FP16,
+    Hypothesis,
+    SearchOptions,
+    check_ids,
+    first_token,
+    rank_penalty,
+)
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ModelError
@@ -281,7 +289,7 @@ class _Worker:
                     self.waiting.finish(number)
                     hypotheses = done.best(self.options.num_found) if is_wanted else []
                     if is_wanted and not hypotheses:
-                        raise ModelError(NO_NUMBERS)
+                        raise ModelError(NO_NUMBERS_IN_FP16 if self.options.config.precision == "fp16" else NO_NUMBERS)
                     yield number, hypotheses
 
     def _begin(self, sentence: Sentence) -> InFlight:

@@ -137,11 +137,16 @@ def test_sentences_that_join_and_leave_change_no_other(make_sharp_model, make_so
     assert len(set(map(len, (best.tokens for (best,) in alone)))) > 4
 
 
-def test_nan_is_an_error_also_beside_other_sentences(make_sharp_model, make_sources):
-    model = make_sharp_model()
+def test_nan_is_an_error_also_beside_other_sentences_and_does_not_last(make_sharp_model, make_sources):
+    model, sources, config = make_sharp_model(tying="none"), make_sources((4, 3)), DecodeConfig()
+    engine, sources = DeviceEngine(model), [[token if token != 5 else 6 for token in source] for source in sources]
+    expected = find(engine, sources, [9, 9], config)
     model.source_embedding.weight[5] = float("nan")
     with pytest.raises(ModelError, match="not numbers"):
-        find(DeviceEngine(model), [*make_sources((4, 3)), [5, END]], [9, 9, 9], DecodeConfig())
+        find(engine, [[5, 5, 5, 5, END], [5, 5, END], *sources], [9, 9, 9, 9], config)
+    with pytest.raises(ModelError, match=r"not numbers in fp16, .* use --precision bf16 or fp32"):
+        find(engine, [[5, END]], [9], config.model_copy(update={"precision": "fp16"}))
+    assert find(engine, sources, [9, 9], config) == expected
 
 
 def test_other_searches_take_the_steps_of_the_general_form(make_sharp_model, make_sources):

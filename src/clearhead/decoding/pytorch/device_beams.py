@@ -167,7 +167,7 @@ class DeviceBeams:
 
     def enter(self, rows: list[int], memory: Float[Tensor, "L _ _ W"], source_lengths: list[int]) -> None:
         """Store the cross-attention keys and values of new sentences in their rows."""
-        state, index = self._state, torch.tensor(rows, device=self.device)
+        state, index = self._empty(rows), torch.tensor(rows, device=self.device)
         state.memory[:, index, : memory.size(2)] = memory
         ends = torch.tensor(source_lengths, device=self.device)[:, None]
         is_beyond = torch.arange(state.memory.size(2), device=self.device) >= ends
@@ -175,7 +175,14 @@ class DeviceBeams:
 
     def enter_past(self, row: int, past: Float[Tensor, "L _ W"]) -> None:
         """Store the keys and values of the beginning of a decoder-only model's text."""
-        self._state.past[:, row, : past.size(1) * self.beam_size : self.beam_size] = past
+        self._empty([row]).past[:, row, : past.size(1) * self.beam_size : self.beam_size] = past
+
+    def _empty(self, rows: list[int]) -> _State:
+        """Remove the keys and values of former sentences, which may be NaN, from rows; return the state."""
+        index = torch.tensor(rows, device=self.device)
+        self._state.past.index_fill_(1, index, 0.0)
+        self._state.memory.index_fill_(1, index, 0.0)
+        return self._state
 
     def first_position(self, sentence: Sentence) -> int:
         """Return the position of the first target token."""
