@@ -33,7 +33,7 @@ ROOMS = {
     "formats": 6_839,
     "inspection": 2_168,
     "interop": 6_039,
-    "kernels": 806,
+    "kernels": 838,
     "model": 1_387,
     "pages": 272,
     "paper": 6_378,

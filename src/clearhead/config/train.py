@@ -131,7 +131,7 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _shards_go_with(self) -> Self:
         for name in ("lora_rank", "compile"):
-            if self.shard and getattr(self, name) not in (0, False, "auto"):
+            if self.shard and getattr(self, name) not in (False, "auto"):
                 raise ValueError(f"train.shard and train.{name} do not go together; leave one of them out")
         return self
 

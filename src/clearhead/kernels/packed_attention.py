@@ -12,9 +12,11 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -83,9 +85,10 @@ def packed_attention(
 
 @cache
 def has_triton() -> bool:
-    """Return whether Triton is installed, and a C compiler with which it makes what launches its kernels."""
+    """Return whether Triton is installed, and a C compiler and Python's header for what launches its kernels."""
     compilers = (os.environ.get("CC", ""), "gcc", "clang")
-    return find_spec("triton") is not None and any(map(shutil.which, compilers))
+    has_header = Path(sysconfig.get_paths()["include"], "Python.h").exists()
+    return find_spec("triton") is not None and has_header and any(map(shutil.which, compilers))
 
 
 def _runs_triton(q: Float[Tensor, "T H K"]) -> bool:
@@ -97,7 +100,7 @@ def _runs_triton(q: Float[Tensor, "T H K"]) -> bool:
 def _triton_form() -> Any:
     if not has_triton():
         raise ClearheadError(
-            "packed attention on a GPU needs Triton (pip install triton) and a C compiler (gcc, clang)"
+            "packed attention on a GPU needs Triton (pip install triton), a C compiler (gcc, clang) and Python.h"
         )
     from clearhead.kernels import packed_attention_triton  # Triton takes half a second
 

@@ -178,6 +178,7 @@ class Loop:
             # Step 0 is ranked like every later step, and once it is saved the run no longer needs the initial model.
             self._save(self._validate(log))
         self._measure_best_again(log)
+        is_compiling = not self.stepper.is_measured_at_once
         make_step: Any = self.stepper.step  # takes batches as `self.batches` has them
         begun, first, is_timed = time.monotonic(), self.state.step, False  # not `elapsed`, which has the preparation
         while (ended_by := self.state.ended_by(train)) is None:
@@ -188,8 +189,9 @@ class Loop:
             parts, tokens = self.batches.of_step(self.state.step)
             with self._explained():
                 make_step(parts, number=number, rate=rate, tokens=tokens)
-            if not self.stepper.is_measured_at_once and self.state.step == first:
+            if is_compiling:
                 self.display.say(f"compiled the training step in {time.monotonic() - before:.0f} s")
+                is_compiling, begun, first = False, time.monotonic(), number
             self.state.step += 1
             self.state.target_tokens += tokens
             self._tick()

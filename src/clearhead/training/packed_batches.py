@@ -24,23 +24,6 @@ _ROWS = 128
 """Tokens of a side are filled up to a multiple of this; products of such a number of rows are fast."""
 
 
-def split_packed(rows: NDArray[np.int64], lengths: NDArray[np.int32], most_tokens: int) -> list[NDArray[np.int64]]:
-    """Split the rows of a step into parts of at most so many target tokens; a longer pair is a part of its own.
-
-    Args:
-        rows: Rows of the step.
-        lengths: Target tokens of every pair of the store.
-        most_tokens: Most target tokens of a part.
-    """
-    cuts, tokens = [0], 0
-    for position, length in enumerate(lengths[rows].tolist()):
-        if position > cuts[-1] and tokens + length > most_tokens:
-            cuts.append(position)
-            tokens = 0
-        tokens += length
-    return np.split(rows, cuts[1:])
-
-
 @dataclass(frozen=True)
 class PackedTensors:
     """The tensors of a packed batch: views of one."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int32
 from torch import Tensor
 
 from clearhead.config import TrainConfig
+from clearhead.kernels.cuda_graphs import GraphRecorder
 from clearhead.model.packing import Packing
 from clearhead.model.transformer import Transformer
 from clearhead.training.loss import label_smoothed_cross_entropy
 from clearhead.training.packed_batches import PackedShape, PackedTensors
-from clearhead.training.step import StepResult, most_nll, random_seed, refuse_insane
+from clearhead.training.step import StepResult, most_nll, random_seed, wrong_step
 
 _WARM_UPS = 3
 """Steps before the CUDA graph is recorded: they compile, choose kernels and allocate what stays."""
@@ -46,6 +46,9 @@ class PackedStepper:
         is_compiled: Whether to compile the pass.
     """
 
+    is_measured_at_once = False
+    """Whether a step ends when its measurements are known."""
+
     def __init__(
         self,
         model: Transformer,
@@ -66,21 +69,21 @@ class PackedStepper:
         model.reserve_positions(shape.longest)  # tables grow outside the graph
         self._weights = [weight for weight in model.parameters() if weight.requires_grad]
         self._tokens = torch.ones((), device=self.device)
-        self._measured = torch.zeros(3, device=self.device)  # loss and nll of the step so far, norm of its gradient
-        self._is_wrong = torch.zeros((), device=self.device)  # 1 from the first step that went wrong
+        # Loss and nll of the step so far, norm of its gradient, and 1 from the first step that went wrong.
+        self._measured = torch.zeros(4, device=self.device)
+        *_, self._norm, self._is_wrong = self._measured.unbind()
         self._rate = torch.zeros((), device=self.device)
         for group in optimizer.param_groups:
-            group.update(lr=self._rate, capturable=True)
+            group["lr"] = self._rate
         self.optimizer.found_inf = self._is_wrong  # type: ignore[attr-defined]  # nothing moves where it is 1
         self._unread: list[tuple[int, float, int, Tensor]] = []
-        self._accumulate = _Recorded(self._add_gradient, self.device)
-        self._update = _Recorded(self._move, self.device)
-
-    is_measured_at_once = False
+        recorder = GraphRecorder(self.device) if self.device.type == "cuda" else None
+        self._accumulate = _Repeated(self._add_gradient, recorder, model)
+        self._update = _Repeated(self._move, recorder, model)
 
     def step(
         self, parts: Sequence[Int32[Tensor, " F"]], *, number: int, rate: float, tokens: int
-    ) -> Float[Tensor, "3"]:
+    ) -> Float[Tensor, "4"]:
         """Make optimiser step `number`; `results` waits for its measurements.
 
         Args:
@@ -90,12 +93,13 @@ class PackedStepper:
             tokens: Target tokens of all parts.
 
         Returns:
-            On the device, the smoothed loss and the negative log-likelihood, summed over tokens, and the norm.
+            On the device, the smoothed loss and the negative log-likelihood, summed over tokens, the norm of the
+            gradient, and 1 if this step or an earlier one went wrong, else 0.
         """
         torch.manual_seed(random_seed(self.config.seed, number))
         self._rate.fill_(rate)
         self._tokens.fill_(tokens)
-        self._measured.zero_()
+        self._measured.narrow(0, 0, 3).zero_()
         for numbers in parts:
             self._numbers.copy_(numbers, non_blocking=True)
             self._accumulate()
@@ -115,10 +119,10 @@ class PackedStepper:
             return []
         measured = torch.stack([values for *_, values in self._unread]).tolist()
         results = []
-        for (number, rate, tokens, _), (loss, nll, norm) in zip(self._unread, measured, strict=True):
-            result = StepResult(loss / tokens, nll / tokens, norm, tokens)
-            refuse_insane(result, number, rate, self.model.config.vocab_size)
-            results.append(result)
+        for (number, rate, tokens, _), (loss, nll, norm, is_wrong) in zip(self._unread, measured, strict=True):
+            results.append(StepResult(loss / tokens, nll / tokens, norm, tokens))
+            if is_wrong:
+                raise wrong_step(results[-1], number, rate, self.model.config.vocab_size)
         self._unread.clear()
         return results
 
@@ -127,50 +131,46 @@ class PackedStepper:
         with torch.autocast("cuda", dtype=torch.bfloat16) if is_gpu else nullcontext():
             loss, nll = self._loss(self.model, self._batch, self.config.label_smoothing)
         (loss / self._tokens).backward()
-        self._measured[:2] += torch.stack([loss.detach(), nll])
+        self._measured.narrow(0, 0, 2).add_(torch.stack([loss.detach(), nll]))
 
     @torch.no_grad()
     def _move(self) -> None:
         gradients = [weight.grad for weight in self._weights if weight.grad is not None]
         norm = torch.stack(torch._foreach_norm(gradients)).norm()
-        self._measured[2:].copy_(norm)
-        limit = most_nll(self.model.config.vocab_size)
-        is_sound = norm.isfinite() & (self._measured[1] / self._tokens < limit)
+        self._norm.copy_(norm)
+        nll = self._measured.select(0, 1) / self._tokens
+        is_sound = norm.isfinite() & (nll < most_nll(self.model.config.vocab_size))
         self._is_wrong.copy_(torch.where(is_sound, self._is_wrong, 1.0))
         if self.config.clip_norm:
             torch._foreach_mul_(gradients, (self.config.clip_norm / norm).clamp(max=1.0))
+        is_recorded = self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        for group in self.optimizer.param_groups:
+            group["capturable"] = is_recorded  # Adam warns of it elsewhere
         self.optimizer.step()
         torch._foreach_zero_(gradients)  # kept, for a CUDA graph has their addresses
 
 
-class _Recorded:
-    """A function that a CUDA graph records after some calls, and repeats from then on; on a CPU it is called.
+class _Repeated:
+    """A function that a GPU repeats as a CUDA graph after some calls; on a CPU it is called.
 
     Args:
-        function: Reads and writes tensors that stay where they are.
-        device: Device of those tensors.
+        function: See `GraphRecorder.record`.
+        recorder: What records it; None on a CPU.
+        model: Its tables of positions are kept.
     """
 
-    def __init__(self, function: Callable[[], None], device: torch.device) -> None:
-        self._function = function
-        self._is_gpu = device.type == "cuda"
-        self._graph: Any = None
+    def __init__(self, function: Callable[[], None], recorder: GraphRecorder | None, model: Transformer) -> None:
+        self._function, self._recorder, self._model = function, recorder, model
+        self._repeat: Callable[[], None] | None = None
         self._calls = 0
 
     def __call__(self) -> None:
         """Call the function, or repeat what it did."""
         self._calls += 1
-        if not self._is_gpu:
+        if self._recorder is None:
             self._function()
         elif self._calls <= _WARM_UPS:
-            side = torch.cuda.Stream()  # as a recording needs it: what is allocated there stays usable
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                self._function()
-            torch.cuda.current_stream().wait_stream(side)
+            self._recorder.prepare(self._function)
         else:
-            if self._graph is None:
-                self._graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(self._graph):  # records without computing
-                    self._function()
-            self._graph.replay()
+            self._repeat = self._repeat or self._recorder.record(self._function, self._model.buffers())
+            self._repeat()

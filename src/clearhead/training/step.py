@@ -75,26 +75,26 @@ def most_nll(vocab_size: int) -> float:
     return 2.0 * math.log(vocab_size)
 
 
-def refuse_insane(result: StepResult, number: int, rate: float, vocab_size: int) -> None:
-    """Refuse a step whose loss or gradient is of no use.
+def is_sound(result: StepResult, vocab_size: int) -> bool:
+    """Return whether the gradient of a step is finite and its loss did not explode."""
+    return math.isfinite(result.grad_norm) and result.nll < most_nll(vocab_size)
+
+
+def wrong_step(result: StepResult, number: int, rate: float, vocab_size: int) -> TrainingError:
+    """Return the error of a step that is not sound.
 
     Args:
         result: Measurements of the step.
         number: Optimiser steps, counted from 1.
         rate: Learning rate of the step.
         vocab_size: Number of tokens, V.
-
-    Raises:
-        TrainingError: If the loss or gradient is not finite, or the loss exploded.
     """
-    if math.isfinite(result.grad_norm) and result.nll < most_nll(vocab_size):
-        return
     if math.isfinite(result.nll) and math.isfinite(result.grad_norm):
         guess = math.log(vocab_size)
         what = f"the loss exploded to {result.nll:.1f} nats a token, where blind guessing costs {guess:.1f}"
     else:
         what = f"the loss is {result.nll} and the gradient's norm {result.grad_norm}"
-    raise TrainingError(
+    return TrainingError(
         f"training stopped at step {number}: {what} (learning rate {rate:.2g}); try a lower train.learning_rate, "
         f"more train.warmup_steps, train.clip_norm = 1, or model.norm = 'pre'"
     )
@@ -214,11 +214,9 @@ class Stepper:
         loss, nll, alignment, linked = self.workers.sums(loss, nll, alignment, linked)
         grad_norm = self._clip(self.config.clip_norm or math.inf)
         result = StepResult(loss / tokens, nll / tokens, grad_norm, tokens, alignment / linked if linked else None)
-        try:
-            refuse_insane(result, number, rate, self.model.config.vocab_size)
-        except TrainingError:
+        if not is_sound(result, self.model.config.vocab_size):
             self.optimizer.zero_grad(set_to_none=True)
-            raise
+            raise wrong_step(result, number, rate, self.model.config.vocab_size)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()

@@ -18,9 +18,10 @@ from clearhead.data.prepare import Prepared
 from clearhead.data.store import PairStore
 from clearhead.kernels.packed_attention import HEAD_WIDTHS, has_triton
 from clearhead.model.transformer import Transformer
+from clearhead.runtime.device import has_fast_bf16
 from clearhead.training.distributed import Workers
 from clearhead.training.own_parts import OwnParts
-from clearhead.training.packed_batches import PackedShape, split_packed
+from clearhead.training.packed_batches import PackedShape
 from clearhead.training.packed_step import PackedStepper
 from clearhead.training.step import Stepper, uses_bf16
 
@@ -104,22 +105,23 @@ class PackedBatches:
 
     def _parts(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         lengths, train = self.pairs.target_lengths, self.config.train
-        cut = shares(rows, lengths, train.accumulate)
-        return [part for share in cut if share.size for part in split_packed(share, lengths, train.micro_batch_tokens)]
+        count = max(train.accumulate, -(-int(lengths[rows].sum()) // train.micro_batch_tokens))
+        return [part for part in shares(rows, lengths, count) if part.size]  # of about as many tokens, for one shape
 
 
 def is_packed(config: Config, device: torch.device, data: Prepared, workers: Workers, own: OwnParts) -> bool:
     """Return whether a run trains on packed batches: in bfloat16 on one GPU, with attention that the kernel computes.
 
-    What is left out takes the padded way: several workers, parts of the program's own, guided alignment, other widths
-    of heads or of values, dropout on attention weights, relative positions, and a model without encoder or decoder.
+    What is left out takes the padded way: several workers, parts of the program's own, LoRA, guided alignment, other
+    widths of heads or of values, dropout on attention weights, relative positions, a model without encoder or decoder.
     """
     model, train = config.model, config.train
-    is_asked_for = train.compile is not False and device.type == "cuda" and uses_bf16(train, device)
+    is_asked_for = train.compile is not False and device.type == "cuda" and not train.lora_rank
+    has_bf16 = is_asked_for and uses_bf16(train, device) and has_fast_bf16(device)
     is_alone = workers.count == 1 and not own.names
     has_heads = model.key_dim == model.value_dim and model.key_dim in HEAD_WIDTHS and not model.attention_dropout
     has_both = model.num_encoder_layers > 0 and model.num_decoder_layers > 0 and model.positions != "relative"
-    return is_asked_for and is_alone and has_heads and has_both and not data.train.has_links
+    return has_bf16 and is_alone and has_heads and has_both and not data.train.has_links
 
 
 def step_makers(
@@ -148,5 +150,5 @@ def step_makers(
         if has_triton():
             packed = PackedBatches(data.train, order, config, is_pinned=model.device.type == "cuda")
             return packed, PackedStepper(model, optimizer, config.train, packed.shape)
-        say("training is slower than it could be: it needs triton (pip install triton) and a C compiler")
+        say("training is slower than it could be: it needs triton (pip install triton), a C compiler and Python.h")
     return PaddedBatches(data.train, order, config, workers), Stepper(model, optimizer, config.train, workers, own)

@@ -126,7 +126,7 @@ def test_a_gpu_repeats_recorded_steps_also_in_a_later_search(model, sources, pre
     found = [decode(engine, sources, options) for _ in range(2)]
     assert found[0] == found[1]
     (beams,) = engine._idle.values()
-    assert beams._graphs
+    assert beams._repeats
     if precision == "fp32":
         assert [best.tokens for (best,) in found[0]] == [best.tokens for (best,) in expected]
 

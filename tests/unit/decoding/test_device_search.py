@@ -194,13 +194,13 @@ def test_a_recorded_step_serves_all_steps_of_its_sizes(make_sharp_model, make_so
     limits, config, replayed = [17, 22], DecodeConfig(beam_size=beam_size), []
 
     def take_step(self, sizes):
-        if sizes not in self._graphs:
+        if sizes not in self._repeats:
             before = deepcopy(self._state)
             graph = make_fx(lambda: self.step(sizes))()
             for field in fields(before):
                 getattr(self._state, field.name).copy_(getattr(before, field.name))
-            self._graphs[sizes] = graph
-        self._graphs[sizes]()
+            self._repeats[sizes] = graph
+        self._repeats[sizes]()
         replayed.append(sizes)
 
     with torch.inference_mode(mode=False), torch.no_grad():

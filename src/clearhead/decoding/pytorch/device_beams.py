@@ -12,8 +12,9 @@ C candidates, L decoder layers, W width of keys and values together, G guided hy
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +37,7 @@ from clearhead.decoding.rules import (
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.decoding.utf8 import NUM_ROOMS, NUM_STATES
+from clearhead.kernels.cuda_graphs import GraphRecorder
 
 _NONE = -1
 """No token."""
@@ -120,10 +122,10 @@ class DeviceBeams:
             excluded = torch.stack([torch.from_numpy(~mask) for mask in allowed.of_states])
             next_states = torch.from_numpy(allowed.parts.next_states).long().clamp_min(0)
             self._parts = excluded.to(self.device), next_states.to(self.device)
-        self._graphs: dict[Sizes, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
-        """The graph of a step of each size, and the model's tables, which must stay where it reads them."""
-        self._recording: tuple[Any, torch.cuda.Stream] | None = None
-        """Memory and stream of all graphs."""
+        self._repeats: dict[Sizes, Callable[[], None]] = {}
+        """What repeats a step of each size."""
+        self._recorder: GraphRecorder | None = None
+        """What records steps."""
         self._state: _State
         self.sizes = Sizes(0, 0, 0)
         self.grow(rounded(1, 1, 1))
@@ -163,7 +165,7 @@ class DeviceBeams:
         self._count = torch.arange(max(n, p) * k, **on)
         penalties = [1.0, *(rank_penalty(length, self._config) for length in range(1, p + 2))]
         self._penalties = torch.tensor(penalties, **double)
-        self._graphs, self._recording = {}, None  # they have the addresses of the smaller tensors
+        self._repeats, self._recorder = {}, None  # they have the addresses of the smaller tensors
 
     def enter(self, rows: list[int], memory: Float[Tensor, "L _ _ W"], source_lengths: list[int]) -> None:
         """Store the cross-attention keys and values of new sentences in their rows."""
@@ -270,17 +272,14 @@ class DeviceBeams:
 
     def take_step(self, sizes: Sizes) -> None:
         """Take a step without a guide, on a GPU as a CUDA graph."""
-        if recorded := self._graphs.get(sizes):
-            recorded[0].replay()
+        if repeat := self._repeats.get(sizes):
+            repeat()
             return
         self.step(sizes)  # before a recording, because libraries prepare at their first use
         if self.device.type == "cuda":
-            with torch.cuda.device(self.device):
-                self._recording = self._recording or (torch.cuda.graph_pool_handle(), torch.cuda.Stream())
-                graph, (memory, stream) = torch.cuda.CUDAGraph(), self._recording
-                with torch.cuda.graph(graph, memory, stream, capture_error_mode="thread_local"):
-                    self.step(sizes)  # is recorded; it runs when replayed
-            self._graphs[sizes] = graph, list(self._packed.model.buffers())
+            self._recorder = self._recorder or GraphRecorder(self.device)
+            step = partial(self.step, sizes)
+            self._repeats[sizes] = self._recorder.record(step, self._packed.model.buffers())
 
     def step(self, sizes: Sizes, guide: Guide | None = None) -> None:
         """Advance every open hypothesis by a token.
