@@ -237,7 +237,7 @@ def test_fewer_than_three_windows_are_refused(load, monkeypatch, capsys):
 def test_the_process_of_a_candidate_ends_with_the_benchmark(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCH.parent))
     worker = importlib.import_module("worker")
-    candidate = SimpleNamespace(num_parameters=1, differences="")
+    candidate = SimpleNamespace(num_parameters=1, differences="", prepare=lambda _: None)
     for name, value in (("PairStore.open", None), ("choose_batches", []), ("build", candidate)):
         monkeypatch.setattr(f"worker.{name}", lambda *_, value=value: value)
     for asked in (1, 0):  # stopped while it waits, and while it prepares

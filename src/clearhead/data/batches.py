@@ -232,7 +232,7 @@ def collate(
     chosen = tuple(int(row) for row in rows)
     sources = [store.source_ids(row) for row in chosen]
     targets = [store.target_ids(row) for row in chosen]
-    shifted = [np.concatenate(([bos_id], target[:-1])) for target in targets]
+    shifted = [shifted_right(target, bos_id) for target in targets]
     return Batch(
         source=_padded(sources, pad_id),
         target_in=_padded(shifted, pad_id),
@@ -242,6 +242,11 @@ def collate(
         copies=(0,) * len(chosen) if copies is None else tuple(int(copy) for copy in copies),
         links=_token_links([store.links(row) for row in chosen]),
     )
+
+
+def shifted_right(target: NDArray[np.integer], bos_id: int) -> NDArray[np.integer]:
+    """Return decoder input: the start token, then the target without its end token (figure 1)."""
+    return np.concatenate(([bos_id], target[:-1]))
 
 
 def _token_links(links: Sequence[NDArray[np.int32] | None]) -> TokenLinks | None:

@@ -16,6 +16,7 @@ from jaxtyping import Int32
 from numpy.typing import NDArray
 from torch import Tensor
 
+from clearhead.data.batches import shifted_right
 from clearhead.model.packing import PackedSide
 
 Ids = Sequence[NDArray[np.integer]]
@@ -80,7 +81,7 @@ class PackedShape:
         """
         numbers = torch.full((self.size,), pad_id, dtype=torch.int32)
         batch = self.views(numbers)
-        shifted = [np.concatenate(([bos_id], target[:-1])) for target in targets]
+        shifted = [shifted_right(target, bos_id) for target in targets]
         for ids, texts in ((batch.source, sources), (batch.target_in, shifted), (batch.target_out, targets)):
             joined = np.concatenate(texts)
             ids.numpy()[: joined.size] = joined
