@@ -1,4 +1,4 @@
-"""CUDA graphs: what a function did on a GPU, recorded once and repeated without Python."""
+"""CUDA graphs: the kernels of a function, recorded once and replayed without Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GraphRecorder:
             self._memory, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
 
     def prepare(self, function: Callable[[], object]) -> None:
-        """Call a function on the stream of recordings, so that its libraries prepare, and what it makes can stay."""
+        """Call a function on the recording stream, as a warm-up that initialises libraries and allocates tensors."""
         with torch.cuda.device(self.device):
             usual = torch.cuda.current_stream()
             self._stream.wait_stream(usual)
@@ -31,11 +31,11 @@ class GraphRecorder:
             usual.wait_stream(self._stream)
 
     def record(self, function: Callable[[], object], kept: Iterable[Tensor]) -> Callable[[], None]:
-        """Return what repeats a function, which is recorded without being computed.
+        """Record a function without running it, and return a callable that replays it.
 
         Args:
-            function: Reads and writes tensors that stay where they are.
-            kept: Tensors that it reads and that may be replaced elsewhere, as tables of positions are.
+            function: A function that reads and writes tensors at fixed addresses.
+            kept: Tensors to keep alive because the graph has their addresses, such as tables of positions.
         """
         graph, tensors = torch.cuda.CUDAGraph(), list(kept)
         recording = torch.cuda.graph(  # another thread may use the device meanwhile

@@ -1,7 +1,7 @@
-"""Optimiser steps on a GPU that never wait for it: packed batches, one compiled graph, and CUDA graphs that repeat it.
+"""Asynchronous optimiser steps on a GPU: packed batches, one compiled graph, replayed as CUDA graphs.
 
-The host prepares the next batch while the device computes. The numbers of a step are read some steps later: a step that
-went wrong changes no weight, nor do those after it, and the error follows at the next reading.
+The host prepares the next batch while the device computes, and reads the measurements some steps later. A step whose
+loss or gradient is unusable changes no weights, nor does any later step, and the next reading raises the error.
 """
 
 from __future__ import annotations
@@ -147,16 +147,16 @@ class PackedStepper:
         for group in self.optimizer.param_groups:
             group["capturable"] = is_recorded  # Adam warns of it elsewhere
         self.optimizer.step()
-        torch._foreach_zero_(gradients)  # kept, for a CUDA graph has their addresses
+        torch._foreach_zero_(gradients)  # not freed: a CUDA graph has their addresses
 
 
 class _Repeated:
-    """A function that a GPU repeats as a CUDA graph after some calls; on a CPU it is called.
+    """A function that is replayed as a CUDA graph after a few warm-up calls; on a CPU, an ordinary call.
 
     Args:
         function: See `GraphRecorder.record`.
-        recorder: What records it; None on a CPU.
-        model: Its tables of positions are kept.
+        recorder: Recorder of CUDA graphs; None on a CPU.
+        model: Model whose tables of positions the graph reads.
     """
 
     def __init__(self, function: Callable[[], None], recorder: GraphRecorder | None, model: Transformer) -> None:
@@ -165,7 +165,7 @@ class _Repeated:
         self._calls = 0
 
     def __call__(self) -> None:
-        """Call the function, or repeat what it did."""
+        """Call the function or replay its graph."""
         self._calls += 1
         if self._recorder is None:
             self._function()

@@ -1,4 +1,4 @@
-"""What makes the steps of a run: padded batches and their stepper, or packed ones, which a thread prepares ahead."""
+"""Batches and stepper of a run: padded, or packed for one GPU and prepared ahead by a thread."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class PaddedBatches:
 
 
 class PackedBatches:
-    """The packed batches of each step of a run with one worker. Those of the next step are prepared meanwhile.
+    """Packed batches of each step, for one worker. A thread prepares the next step's batches.
 
     Args:
         pairs: The tokenized pairs.
         order: Assignment of pairs to steps.
         config: Complete settings.
-        is_pinned: Whether to put them where a GPU copies from without a wait.
+        is_pinned: Whether to use pinned memory, from which a GPU copies asynchronously.
     """
 
     def __init__(self, pairs: PairStore, order: BatchOrder, config: Config, *, is_pinned: bool) -> None:
@@ -112,7 +112,7 @@ class PackedBatches:
 def is_packed(config: Config, device: torch.device, data: Prepared, workers: Workers, own: OwnParts) -> bool:
     """Return whether a run trains on packed batches: in bfloat16 on one GPU, with attention that the kernel computes.
 
-    What is left out takes the padded way: several workers, parts of the program's own, LoRA, guided alignment, other
+    Padded batches are used for several workers, parts of the program's own, LoRA, guided alignment, other
     widths of heads or of values, dropout on attention weights, relative positions, a model without encoder or decoder.
     """
     model, train = config.model, config.train
@@ -134,7 +134,7 @@ def step_makers(
     own: OwnParts,
     say: Callable[[str], None],
 ) -> tuple[PaddedBatches | PackedBatches, Stepper | PackedStepper]:
-    """Return what has the batches of each step, and what makes a step of them.
+    """Return the batches of a run and the stepper that trains on them.
 
     Args:
         model: Model in training mode.
@@ -144,7 +144,7 @@ def step_makers(
         order: Assignment of pairs to steps.
         workers: Workers that share a step.
         own: The run's own parts.
-        say: Tells the user what is missing for packed batches.
+        say: Called with a message if packed batches need software that is not installed.
     """
     if is_packed(config, model.device, data, workers, own):
         if has_triton():

@@ -90,8 +90,8 @@ class _State:
     lengths: Int[Tensor, " N"]
     """Position of the next token."""
     history: Int[Tensor, "N 3 K P"]
-    """By position: the token; the beam that holds its key and value, counted from 1; and how many of the last tokens of
-    the hypothesis equal those that end there."""
+    """By position: the token; the beam that holds its key and value, counted from 1; and the length of the longest
+    common suffix of the tokens up to this position and of the whole hypothesis."""
     finished: Float[Tensor, "N B 3"]
     """The best finished hypotheses, best first: rank score, log-probability, twice the end plus whether a rule ended
     it."""
@@ -123,9 +123,9 @@ class DeviceBeams:
             next_states = torch.from_numpy(allowed.parts.next_states).long().clamp_min(0)
             self._parts = excluded.to(self.device), next_states.to(self.device)
         self._repeats: dict[Sizes, Callable[[], None]] = {}
-        """What repeats a step of each size."""
+        """Recorded steps, by size."""
         self._recorder: GraphRecorder | None = None
-        """What records steps."""
+        """Recorder of CUDA graphs; made at the first recording."""
         self._state: _State
         self.sizes = Sizes(0, 0, 0)
         self.grow(rounded(1, 1, 1))

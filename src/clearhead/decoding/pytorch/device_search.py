@@ -56,7 +56,7 @@ class DeviceSentence:
         return self._first + min(self.length + steps, self.sentence.max_length) + 1
 
     def finish(self, found: list[Hypothesis]) -> None:
-        """End the search with what it found."""
+        """End the search with its finished hypotheses."""
         self.is_open, self._found = False, found
 
     def best(self, num_best: int) -> list[Hypothesis]:
@@ -139,7 +139,7 @@ class DeviceSearch:
         return rows
 
     def _update_rows(self) -> None:
-        """Empty the rows that were left, fill those that were entered, and use the first rows if many are empty."""
+        """Clear the rows of finished sentences, fill those of new ones, and compact the rows if many are empty."""
         if self._left:
             self._beams.close(self._left)
             self._left = []
