@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Int32
+from jaxtyping import Int32, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,7 +21,7 @@ from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import has_fast_bf16
 from clearhead.training.distributed import Workers
 from clearhead.training.own_parts import OwnParts
-from clearhead.training.packed_batches import PackedShape
+from clearhead.training.packed_batches import PackedShape, number_of_parts, source_bound
 from clearhead.training.packed_step import PackedStepper
 from clearhead.training.step import Stepper, uses_bf16
 
@@ -77,6 +77,9 @@ class PackedBatches:
 
     def __init__(self, pairs: PairStore, order: BatchOrder, config: Config, *, is_pinned: bool) -> None:
         self.pairs, self.order, self.config, self.is_pinned = pairs, order, config, is_pinned
+        most_target, self._least = config.train.micro_batch_tokens, config.train.accumulate
+        steps = np.concatenate([self._tokens(rows) for rows in order.batches()])
+        self._most = source_bound(steps, most_target, self._least), most_target
         parts = (part for rows in order.batches() for part in self._parts(rows))
         self.shape = PackedShape.of((pairs.source_lengths[part], pairs.target_lengths[part]) for part in parts)
         self._thread = ThreadPoolExecutor(1)  # ends with this object
@@ -95,7 +98,7 @@ class PackedBatches:
     def _prepared(self, step: int) -> tuple[list[Tensor], int]:
         rows = self.order.rows(step)
         parts = [self._packed(part) for part in self._parts(rows)]
-        tokens = int(self.pairs.target_lengths[rows].sum())
+        tokens = int(self._tokens(rows)[0, 1])
         return [part.pin_memory() for part in parts] if self.is_pinned else parts, tokens
 
     def _packed(self, rows: NDArray[np.int64]) -> Tensor:
@@ -103,10 +106,13 @@ class PackedBatches:
         ids = [pairs.source_ids(row) for row in rows], [pairs.target_ids(row) for row in rows]
         return self.shape.pack(*ids, pad_id=model.pad_id, bos_id=model.bos_id)
 
+    def _tokens(self, rows: NDArray[np.int64]) -> Int64[np.ndarray, "1 2"]:
+        lengths = self.pairs.source_lengths, self.pairs.target_lengths
+        return np.array([[int(of_side[rows].sum()) for of_side in lengths]])
+
     def _parts(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        lengths, train = self.pairs.target_lengths, self.config.train
-        count = max(train.accumulate, -(-int(lengths[rows].sum()) // train.micro_batch_tokens))
-        return [part for part in shares(rows, lengths, count) if part.size]  # of about as many tokens, for one shape
+        count = min(len(rows), int(number_of_parts(self._tokens(rows), self._most, self._least)[0]))
+        return [rows[start::count] for start in range(count)]  # rows are in order of length, so parts are of one size
 
 
 def is_packed(config: Config, device: torch.device, data: Prepared, workers: Workers, own: OwnParts) -> bool:

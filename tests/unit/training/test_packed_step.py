@@ -17,7 +17,7 @@ from torch import Tensor
 
 from clearhead.config import Config, ModelConfig, TrainConfig
 from clearhead.config.nested import merge
-from clearhead.data.batches import collate
+from clearhead.data.batches import BatchOrder, collate
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import TrainingError
 from clearhead.model import Transformer
@@ -119,6 +119,31 @@ def test_a_batch_has_every_pair_once_and_fill_behind(store, shape):
     first = batch.target_side.starts[:4]
     assert batch.target_in[first].tolist() == [1] * 4
     assert batch.target_side.sentences.bincount().tolist() == [2, 7, 13, 1, 105]
+
+
+@pytest.mark.parametrize(("batch_tokens", "least", "fill"), [(4_000, 1, 0.8), (14_000, 1, 0.9), (14_000, 5, 0.8)])
+def test_parts_of_all_steps_have_one_size_and_few_of_their_rows_are_fill(tmp_path, batch_tokens, least, fill):
+    draw = np.random.default_rng(11)
+    with StoreWriter(tmp_path / "skewed.arrow") as writer:
+        for target in draw.integers(2, 40, 5_000).tolist():
+            source = int(target * (3 if draw.random() < 0.02 else 1)) + int(draw.integers(1, 9))
+            writer.append("", "", *([*draw.integers(3, 41, length - 1).tolist(), 2] for length in (source, target)))
+    skewed = PairStore.open(tmp_path / "skewed.arrow")
+    train = TrainConfig(batch_tokens=batch_tokens, micro_batch_tokens=4_096, accumulate=least)
+    order = BatchOrder(skewed.source_lengths, skewed.target_lengths, batch_tokens=batch_tokens, seed=5)
+    batches = step_makers.PackedBatches(skewed, order, Config(train=train), is_pinned=False)
+    used, parts = np.zeros(2), list[Tensor]()
+    for step in range(2 * order.batches_per_epoch):
+        of_step, tokens = batches.of_step(step)
+        assert len(of_step) >= least
+        assert tokens == skewed.target_lengths[order.rows(step)].sum()
+        parts += of_step
+    for numbers in parts:
+        batch = batches.shape.views(numbers)
+        used += [int((side != 0).sum()) for side in (batch.source, batch.target_out)]
+    assert used.tolist() == [2 * skewed.source_lengths.sum(), 2 * skewed.target_lengths.sum()]
+    assert {len(numbers) for numbers in parts} == {batches.shape.size}
+    assert (used / len(parts) / (batches.shape.source_tokens, batches.shape.target_tokens) > fill).all()
 
 
 @pytest.mark.parametrize("settings", [{}, {"positions": "rotary", "gated": True}, {"positions": "learned"}])
