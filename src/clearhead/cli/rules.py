@@ -47,7 +47,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--columns, --only-missing, --retranslate", needs="a document", why="for example a .csv or .po file"),
         Rule("--keys", needs="a document", why="for example a .json file"),
         Rule("--skip-bad-units", needs="a document", why="for example a .tmx or .xlf file"),
-        Rule("--from-lang, --to-lang", needs="a document, --memory FILE"),
+        Rule("--from-lang, --to-lang", needs="a document, --memory FILE, --terms FILE"),
         Rule(
             "--plain", excludes="--terms, --diversity, --shortlist, --ensemble, --precision", why="without a plain form"
         ),

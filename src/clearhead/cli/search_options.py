@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from clearhead.config import Sampling
 if TYPE_CHECKING:
     from clearhead.translation.memory import Lookup
     from clearhead.translation.terminology import Terms
+    from clearhead.translation.translator import Translator
 
 
 class SearchOptions(DecodeSettings):
@@ -77,10 +79,10 @@ class TermOptions(OptionGroup):
 
     terms: str | None = typer.Option(
         None,
-        metavar="FILE.tsv",
-        help="Terminology: source term, tab, translation; further columns are other accepted forms of the "
-        "translation. Translations use one of the forms for every term in their line; the number of terms "
-        "met is reported on stderr (docs/terms.md).",
+        metavar="FILE",
+        help="Terminology: a .tsv with source term, tab, translation, and further columns with other accepted forms "
+        "of the translation; or a .csv, .xlsx or .tbx with a header or languages. Translations use one of the forms "
+        "for every term in their line; the number of terms met is reported on stderr (docs/terms.md).",
     )
     memory: list[str] | None = typer.Option(
         None,
@@ -95,18 +97,30 @@ class TermOptions(OptionGroup):
         show_default="0.75",
     )
 
-    @property
-    def settings(self) -> dict[str, Terms]:
-        """The terminology as an argument of `Translator.translate`, if there is one.
+    def reader(
+        self, decoding: Mapping[str, Any], from_lang: str | None, to_lang: str | None
+    ) -> Callable[[Translator], dict[str, Terms]] | None:
+        """Return what reads the terminology as an argument of `Translator.translate`; None if there is none.
 
-        Raises:
-            DataError: As in `Terms.load`.
+        It raises the errors of `Terms.load`. The translator's languages choose the columns where none are given.
+
+        Args:
+            decoding: Decoding settings, which may name the target language.
+            from_lang: Language of the terms.
+            to_lang: Language of their translations.
         """
-        if self.terms is None:
-            return {}
+        if (path := self.terms) is None:
+            return None
+        from clearhead.translation.documents import target_language
         from clearhead.translation.terminology import Terms
 
-        return {"terms": Terms.load(self.terms)}
+        def read(translator: Translator) -> dict[str, Terms]:
+            sources = translator.bundle.languages[0]
+            source = from_lang or (sources[0] if len(sources) == 1 else None)
+            target = to_lang or target_language(translator, decoding) or None
+            return {"terms": Terms.load(path, from_lang=source, to_lang=target)}
+
+        return read
 
     def lookup(self, from_lang: str | None, to_lang: str | None) -> Lookup | None:
         """Read the translation memory, if there is one, and report the number of translations in it.

@@ -80,16 +80,15 @@ def translate(
         **outputs.arguments(search.nbest),
         **search.translate_arguments,
         **decoding.settings,
-        **terms.settings,
     }
-    memory = terms.lookup(documents.from_lang, documents.to_lang)
-    workers = decoding.workers
+    languages, workers = (documents.from_lang, documents.to_lang), decoding.workers
+    memory, read_terms = terms.lookup(*languages), terms.reader(decoding.settings, *languages)
 
     def load() -> AbstractContextManager[Translator]:
         return TranslatorTeam.of(model, workers, device=decoding.device, ensemble=decoding.ensemble or ())
 
     if are_documents:
-        translate_documents(load, paths, outputs, documents, memory, arguments, workers=workers)
+        translate_documents(load, paths, outputs, documents, memory, arguments, read_terms, workers=workers)
         return
     outputs.refuse_overwriting(paths)
     arguments |= {
@@ -99,6 +98,7 @@ def translate(
         **search.line_arguments,
     }
     with load() as translator:
+        arguments |= read_terms(translator) if read_terms else {}
         translator.translate([], **arguments)  # an impossible setting is refused before anything is read
         with outputs.writer(paths, search.nbest) as writer, _bar(outputs.output) as advance:
             arguments |= {"only_if": outputs.only_if or 0.0, "on_progress": advance}

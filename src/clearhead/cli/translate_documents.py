@@ -35,7 +35,7 @@ SHOWN_LINES = 10
 
 
 class DocumentOptions(OptionGroup):
-    """Options that apply only to documents, but for the languages, which name those of a translation memory as well."""
+    """Options that apply only to documents, but for the languages, which also name those of a memory and of terms."""
 
     columns: str | None = typer.Option(
         None,
@@ -57,7 +57,7 @@ class DocumentOptions(OptionGroup):
         None,
         metavar="L",
         help="Language to translate from in a .tmx file; that of the sources in an .xlf file, if it names none; "
-        "also the source language in a --memory with named languages.",
+        "also the source language in a --memory or --terms with named languages.",
         show_default="the source language of the file",
         rich_help_panel="Documents",
     )
@@ -65,7 +65,7 @@ class DocumentOptions(OptionGroup):
         None,
         metavar="L",
         help="Language to translate into in a .tmx file, which may be missing there so far; that of the targets in "
-        "an .xlf file, if it names none; also the target language in a --memory with named languages.",
+        "an .xlf file, if it names none; also the target language in a --memory or --terms with named languages.",
         show_default="the other one of two",
         rich_help_panel="Documents",
     )
@@ -124,6 +124,7 @@ def translate_documents(
     options: DocumentOptions,
     memory: Lookup | None,
     settings: Mapping[str, Any],
+    read_terms: Callable[[Translator], Mapping[str, Any]] | None,
     *,
     workers: int,
 ) -> None:
@@ -137,6 +138,7 @@ def translate_documents(
         options: Options for documents.
         memory: Looks a segment up in the translation memory, if there is one.
         settings: Decoding settings, as in `translate_document`.
+        read_terms: Returns the terminology for the translator, as further settings; None if there is none.
         workers: Processes that share the lines.
 
     Raises:
@@ -154,8 +156,9 @@ def translate_documents(
     for target in targets:
         refuse_overwriting(target, paths)
     refuse_report(outputs.report, paths, targets)
-    documents = _read(paths, options, has_memory=memory is not None)
+    documents = _read(paths, options, has_others=memory is not None or read_terms is not None)
     with load() as translator, reporting(outputs.report, some_names(paths)) as pages:
+        settings = {**settings, **(read_terms(translator) if read_terms else {})}
         translator.translate([], **settings)  # an impossible setting is refused before anything is written
         for path, document in zip(paths, documents, strict=True):
             if problem := _other_language(document, translator, settings):
@@ -175,7 +178,7 @@ def translate_documents(
             _tell(display_name(path), document, translated, translator, pages)
 
 
-def _read(paths: Sequence[str], options: DocumentOptions, *, has_memory: bool) -> list[Document]:
+def _read(paths: Sequence[str], options: DocumentOptions, *, has_others: bool) -> list[Document]:
     """Read documents, and report what is skipped in them.
 
     Raises:
@@ -193,12 +196,12 @@ def _read(paths: Sequence[str], options: DocumentOptions, *, has_memory: bool) -
     }
     languages = {"from_lang": options.from_lang, "to_lang": options.to_lang}
     documents = [
-        # Beside a memory, the languages may be meant for that alone.
+        # Beside a memory or terms, the languages may be meant for those alone.
         read_document(
             path,
             paragraphs=options.paragraphs,
             **asked,
-            **{name: said for name, said in languages.items() if not has_memory or has_option(path, name)},
+            **{name: said for name, said in languages.items() if not has_others or has_option(path, name)},
         )
         for path in paths
     ]

@@ -70,19 +70,21 @@ class Resources:
             models: The served models.
 
         Raises:
-            ConfigError: If a model does not support terms.
+            ConfigError: If a model does not support terms, or it is not clear what a file of several languages holds.
             DataError: If a file cannot be read.
         """
         terms, memory = self._paths["terms"].get(name), self._paths["memory"].get(name)
         self._states[name] = self._state(name)
         loaded, remembered = None, None
+        # Terms that requests name are for the only pair there is. A new model may have other languages.
+        meant = [*_scopes(name, models)] or ([*pairs] if len(pairs := [*_scopes(ALL_REQUESTS, models)]) == 1 else [])
+        _, source, target = meant[0] if meant else (None, None, None)
         if terms is not None:
-            loaded = Terms.load(terms)
-            for model, _, target in _scopes(name, models):
-                target_lang = target or next(iter(model.targets), None) if model.is_tagged else None
+            loaded = Terms.load(terms, from_lang=source, to_lang=target)
+            for model, _, own in _scopes(name, models):
+                target_lang = own or next(iter(model.targets), None) if model.is_tagged else None
                 model.translator.translate([], terms=loaded, target_lang=target_lang)
         if memory is not None:
-            _, source, target = next(_scopes(name, models), (None, None, None))  # a new model may have other languages
             remembered = TranslationMemory.load([memory], from_lang=source, to_lang=target)
         if loaded is not None:
             self._terms[name] = loaded

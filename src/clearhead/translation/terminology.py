@@ -1,8 +1,7 @@
 """Terminology tables: the required translations of source terms; finding terms in sources and translations.
 
-A row is a source term, a tab, and its translation. Further columns, and the parts of a column between `|`, are other
-forms that are also accepted. Rows with the same term are merged. Blank lines, and lines that begin with `#`, are
-ignored.
+They are read from tables and TBX files, see `formats.glossaries`. A term has its translation, and other forms that are
+also accepted: in a table, the parts of a cell between `|`. Rows with the same term are merged.
 
 A term matches a sequence of whole words, with any white space between them. Of several terms that match at the same
 place, the longest is taken. A lowercase term matches in any case. A term with a capital letter matches as written, or
@@ -20,7 +19,9 @@ from pathlib import Path
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from clearhead.errors import DataError
-from clearhead.files import display_name, read_lines
+from clearhead.files import display_name
+from clearhead.files.streams import format_extension
+from clearhead.formats.pair import Wanted
 from clearhead.text.languages import WITHOUT_SPACES, script_of
 from clearhead.text.lines import first_few
 from clearhead.text.placeholders import find_placeholders
@@ -79,25 +80,37 @@ class Terms:
         return len(self.terms)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a table.
+    def load(cls, path: str | Path, *, from_lang: str | None = None, to_lang: str | None = None) -> Self:
+        """Read a terminology: a table (`.tsv`, `.csv`, `.xlsx`), or TBX (`.tbx`).
+
+        Args:
+            path: The file.
+            from_lang: Language of the terms, such as `en`, in files that name languages.
+            to_lang: Language of their translations.
 
         Raises:
+            ConfigError: If the file has several languages or columns, and it is not clear which to read.
             DataError: If the file cannot be read or has no terms, or listing the invalid lines.
         """
+        from clearhead.formats.glossaries.tables import read_table
+        from clearhead.formats.glossaries.tbx import read_tbx
+
+        name = str(path)
+        read = read_tbx if format_extension(name) == ".tbx" else read_table
         terms, problems = [], []
-        for number, line in enumerate(read_lines(str(path)), start=1):
-            if not line.strip() or line.startswith("#"):
-                continue
-            term, problem = _read(line)
-            if term is None:
-                problems.append(f"{display_name(str(path))}:{number}: {problem}")
-            else:
-                terms.append(term)
+        for row in read(name, Wanted(from_lang=from_lang, to_lang=to_lang)):
+            try:
+                if row.problem:
+                    raise DataError(row.problem)
+                terms.append(term_of(row.source, row.forms))
+            except DataError as error:
+                problems.append(f"{row.place}: {error}")
         if problems:
             raise DataError(first_few(problems, _MOST_SHOWN, "; "))
         if not terms:
-            raise DataError(f"{display_name(str(path))} has no terms; a line is a term, a tab, and its translation")
+            where = f" from {from_lang} to {to_lang}" if from_lang and to_lang else ""
+            rows = "" if read is read_tbx else "; a line is a term, a tab, and its translation"
+            raise DataError(f"{display_name(name)} has no terms{where}{rows}")
         return cls(terms)
 
     def found_in(self, text: str, *, any_case: bool = False) -> list[FoundTerm]:
@@ -189,17 +202,6 @@ def term_of(source: str, forms: Sequence[str]) -> Term:
     if not own:
         raise DataError(f"no translation of {source.strip()!r}")
     return Term(source.strip(), (own, *filter(None, others)))
-
-
-def _read(line: str) -> tuple[Term | None, str]:
-    """Return the term of a table row, or an error message."""
-    source, *columns = line.split("\t")
-    if not columns:
-        return None, "no tab; a line is a term, a tab, and its translation"
-    try:
-        return term_of(source, [form for column in columns for form in column.split("|")]), ""
-    except DataError as error:
-        return None, str(error)
 
 
 @lru_cache(maxsize=10_000)

@@ -190,3 +190,14 @@ def test_translate_names_the_line_of_a_terms_file_without_a_tab(run_command, mod
     Path("bad.tsv").write_text("a\tb\nc\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"bad.tsv:2: no tab"):
         run_command(translate, model, "text.txt", "--terms", "bad.tsv")
+
+
+@pytest.mark.parametrize("name", ["text.txt", "messages.po"])
+def test_a_glossary_of_several_languages_needs_the_two_of_the_translation(run_command, model, name):
+    Path("terms.csv").write_text("en;fr;de;note\nfile;fichier;Datei;of ours\n", encoding="utf-8")
+    arguments = [model, name, "--terms", "terms.csv", "-o", f"out{Path(name).suffix}"]
+    with pytest.raises(ConfigError, match=r"it has 'en', 'fr', 'de', 'note', .* --from-lang and --to-lang"):
+        run_command(translate, *arguments)
+    assert not Path(arguments[-1]).exists()
+    assert "1 of 1 terms met" in run_command(translate, *arguments, "--from-lang", "en", "--to-lang", "fr").stderr
+    assert "fichier" in Path(arguments[-1]).read_text(encoding="utf-8").lower()

@@ -8,17 +8,16 @@ from __future__ import annotations
 import io
 import math
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import ZipFile, ZipInfo
 
 from clearhead.errors import DataError
 from clearhead.formats.document import Document, DocumentSegment, Filling, Splice, spliced
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.languages import is_variant, without_region
+from clearhead.formats.office_archive import WORD_FILE, opened_archive, part_names, unpacked_part, usual_name
 from clearhead.formats.passages import Passage, changes
 from clearhead.formats.word.paragraphs import WORD, Area, paragraphs, word_events
 from clearhead.formats.word.runs import WordParagraph
@@ -26,17 +25,8 @@ from clearhead.formats.xml.elements import read_element, with_attribute, with_po
 from clearhead.formats.xml.events import UNWRITABLE, StartTag
 from clearhead.text.languages import is_right_to_left
 
-MOST_PART_BYTES = 64_000_000
-"""Maximum size of a part with text, unpacked."""
-MOST_RATIO = 300
-"""Maximum size of a part with text, unpacked, as a multiple of its packed size; a table of numbers reaches 64, an
-empty one 255."""
-MOST_UNCHECKED_BYTES = 2_000_000
-"""Size of a part up to which its ratio does not matter."""
 MOST_TAGS = 1_000_000
 """Maximum tags of all parts with text together; parsing them takes up to 250 MB and about 10 s."""
-MOST_UNPACKED_BYTES = 1_000_000_000
-"""Maximum size of all parts together, unpacked."""
 
 _CONTENT_TYPES = "[Content_Types].xml"
 _TEXT_TYPE = re.compile(
@@ -45,7 +35,6 @@ _TEXT_TYPE = re.compile(
 )
 _ORDER = ("document.main", "header", "footer", "footnotes", "endnotes")
 _STYLES_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.styles+xml"
-_OLE_START = b"\xd0\xcf\x11\xe0"
 _EAST_ASIAN = frozenset({"ja", "ko", "zh"})
 _ATTRIBUTE = re.compile(r"\s([^\s=]*:)?val\s*=")
 
@@ -83,9 +72,9 @@ class WordDocument(Document):
     def __init__(self, data: bytes, name: str) -> None:
         self._data = data
         self._name = name
-        with _opened(data, name) as archive:
+        with opened_archive(data, name, WORD_FILE) as archive:
             names, self._styles = _text_parts(archive, name)
-            unpacked = {part: _unpacked(archive, part, name) for part in names}
+            unpacked = {part: unpacked_part(archive, part, name) for part in names}
             if (tags := sum(data.count(b"<") for data in unpacked.values())) > MOST_TAGS:
                 raise DataError(f"{name} has {tags:,} tags, and the most is {MOST_TAGS:,}; divide the document")
             body = Area()
@@ -114,10 +103,10 @@ class WordDocument(Document):
         if not changed:
             return self._data
         written = io.BytesIO()
-        with _opened(self._data, self._name) as old, ZipFile(written, "w") as new:
+        with opened_archive(self._data, self._name, WORD_FILE) as old, ZipFile(written, "w") as new:
             new.comment = old.comment
             if self.language and self._styles:
-                styles = _unpacked(old, self._styles, self._name)
+                styles = unpacked_part(old, self._styles, self._name)
                 changed[self._styles] = in_language(styles, f"{self._name}: {self._styles}", self.language)
             for info in old.infolist():
                 new.writestr(_like(info), changed.get(info.filename) or old.read(info))
@@ -131,49 +120,19 @@ class WordDocument(Document):
                 )
 
 
-@contextmanager
-def _opened(data: bytes, name: str) -> Iterator[ZipFile]:
-    """Open a DOCX archive, and convert every error of reading it to `DataError`."""
-    if data.startswith(_OLE_START):
-        raise DataError(f"{name} is encrypted, or in Word's old format; save it in Word as DOCX without a password")
-    try:
-        with ZipFile(io.BytesIO(data)) as archive:
-            yield archive
-    except (
-        BadZipFile,
-        EOFError,
-        KeyError,
-        NotImplementedError,
-        OSError,
-        RuntimeError,
-        ValueError,
-        zlib.error,
-    ) as error:
-        raise DataError(f"{name} is no DOCX file, or is damaged: {error}") from None
-
-
 def _text_parts(archive: ZipFile, name: str) -> tuple[list[str], str]:
     """Return the names of the parts with text, in reading order, and that of the styles; empty without any.
 
-    Some programs write names with backslashes or in other capitals than the list of types has; Word reads them.
+    Some programs write names in another form than the list of types has (`usual_name`); Word reads them.
     """
-    infos = archive.infolist()
-    names = {_usual(info.filename): info.filename for info in infos}
-    if len(names) < len(infos):
-        raise DataError(f"{name} holds two parts of the same name; save it again in Word")
-    if any(info.flag_bits & 1 for info in infos):
-        raise DataError(f"{name} is encrypted; save it without a password")
-    if sum(info.file_size for info in infos) > MOST_UNPACKED_BYTES:
-        raise DataError(
-            f"{name} would have more than {MOST_UNPACKED_BYTES // 1_000_000:,} MB when unpacked; it is refused"
-        )
-    if (types := names.get(_usual(_CONTENT_TYPES))) is None:
+    names = part_names(archive, name, WORD_FILE)
+    if (types := names.get(usual_name(_CONTENT_TYPES))) is None:
         raise DataError(f"{name} is a zip file, but no DOCX file: it has no {_CONTENT_TYPES}")
     parts: list[tuple[int, str]] = []
     styles = ""
-    for event in word_events(_unpacked(archive, types, name), f"{name}: {_CONTENT_TYPES}"):
+    for event in word_events(unpacked_part(archive, types, name), f"{name}: {_CONTENT_TYPES}"):
         said = event.attributes if isinstance(event, StartTag) else {}
-        part = names.get(_usual(said.get("PartName", "")))
+        part = names.get(usual_name(said.get("PartName", "")))
         if part is None:
             continue
         if text_type := _TEXT_TYPE.fullmatch(said.get("ContentType", "")):
@@ -183,22 +142,6 @@ def _text_parts(archive: ZipFile, name: str) -> tuple[list[str], str]:
     if not any(order == 0 for order, _ in parts):
         raise DataError(f"{name} is no DOCX file: it has no document of Word in it")
     return [part for _, part in sorted(set(parts))], styles
-
-
-def _usual(part: str) -> str:
-    """Return the name of a part in the form in which names are compared."""
-    return part.replace("\\", "/").removeprefix("/").casefold()
-
-
-def _unpacked(archive: ZipFile, part: str, name: str) -> bytes:
-    info = archive.getinfo(part)
-    if info.file_size > max(MOST_RATIO * info.compress_size, MOST_UNCHECKED_BYTES):
-        raise DataError(f"{name}: {part} is more than {MOST_RATIO} times as large when unpacked; it is refused")
-    with archive.open(info) as file:
-        data = file.read(MOST_PART_BYTES + 1)
-    if len(data) > MOST_PART_BYTES:
-        raise DataError(f"{name}: {part} has more than {MOST_PART_BYTES // 1_000_000} MB when unpacked; it is refused")
-    return data
 
 
 def _text_part(data: bytes, name: str, body: Area) -> _TextPart:

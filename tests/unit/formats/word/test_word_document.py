@@ -15,6 +15,7 @@ from lxml import etree
 from written_files import damaged
 
 from clearhead.errors import DataError
+from clearhead.formats import office_archive
 from clearhead.formats.document import Filling
 from clearhead.formats.word import document as word
 from clearhead.formats.word.document import WordDocument, read_docx
@@ -362,11 +363,11 @@ def test_an_encrypted_part_is_refused(letter, tmp_path):
 def test_read_docx_rejects_files_too_large_when_unpacked(letter, tmp_path, monkeypatch):
     path = tmp_path / "letter.docx"
     path.write_bytes(letter)
-    monkeypatch.setattr(word, "MOST_PART_BYTES", 1_000)
+    monkeypatch.setattr(office_archive, "MOST_PART_BYTES", 1_000)
     with pytest.raises(DataError, match="when unpacked; it is refused"):
         read_docx(str(path))
     monkeypatch.undo()
-    monkeypatch.setattr(word, "MOST_UNPACKED_BYTES", 1_000)
+    monkeypatch.setattr(office_archive, "MOST_UNPACKED_BYTES", 1_000)
     with pytest.raises(DataError, match="when unpacked; it is refused"):
         read_docx(str(path))
 
@@ -379,7 +380,7 @@ def test_a_part_that_unpacks_to_a_multiple_is_refused_before_it_is_unpacked(lett
             new.writestr(info.filename, old.read(info) + filler)
     with pytest.raises(DataError, match=r"word/document\.xml is more than 300 times as large when unpacked"):
         read_docx(str(path))
-    monkeypatch.setattr(word, "MOST_UNCHECKED_BYTES", 3_000_000)
+    monkeypatch.setattr(office_archive, "MOST_UNCHECKED_BYTES", 3_000_000)
     assert read_docx(str(path)).segments
 
 
