@@ -110,6 +110,8 @@ def beam_search(
     active = list(searches)  # by slot
     while active:
         log_probs = slots.log_probs(active)  # (R, V)
+        if np.isnan(log_probs.max()):
+            raise ModelError(NO_NUMBERS)
         # At most K of the best 2 K end, so the K best open ones are always among them.
         best = best_continuations(active, log_probs, config.beam_size, most=2 * config.beam_size)
         for searched, candidates, rows in zip(active, best, rows_of(active), strict=True):

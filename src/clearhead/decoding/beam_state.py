@@ -7,6 +7,7 @@ cannot win either, so its place may stay empty.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -89,7 +90,9 @@ class SearchedSentence(SearchState):
         parents: list[int] = []
         newest: list[int] = []
         for rank, (score, beam, token) in enumerate(candidates):
-            if not score > float("-inf") or len(scores) == config.beam_size:  # NaN counts as impossible too
+            if not score > float("-inf") or len(scores) == config.beam_size:
+                if math.isnan(score):  # of any hypothesis: PyTorch counts NaN as the best
+                    self.finished.clear()
                 break
             if token != eos_id:
                 scores.append(score)

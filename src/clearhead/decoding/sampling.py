@@ -13,10 +13,11 @@ from torch import Tensor
 
 from clearhead.config import Sampling
 from clearhead.decoding.batched_sampling import draw_token
-from clearhead.decoding.rules import Hypothesis
+from clearhead.decoding.rules import NO_NUMBERS, Hypothesis
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.decoding.token_masks import AllowedTokens
+from clearhead.errors import ModelError
 from clearhead.model.transformer import Transformer
 
 Pick = Callable[[Float[Tensor, "R V"], list[int]], Int[Tensor, " R"]]
@@ -68,6 +69,9 @@ def token_by_token(
         sentences: The sentences.
         allowed: The allowed tokens of the model.
         pick: Chooses the next tokens.
+
+    Raises:
+        ModelError: If the model's probabilities are not numbers.
     """
     tokens: list[list[int]] = [[] for _ in sentences]
     log_prob = [0.0 for _ in sentences]
@@ -78,6 +82,8 @@ def token_by_token(
     while rows:
         masks = [allowed.after(tokens[row], sentences[row]) for row in rows]
         log_probs = next_log_probs(model, batch, newest, masks)
+        if not log_probs.amax(dim=-1).isfinite().all():
+            raise ModelError(NO_NUMBERS)
         newest = pick(log_probs, rows)
         gained = log_probs.gather(1, newest[:, None])[:, 0].tolist()
         for row, token, gain, mask in zip(rows, newest.tolist(), gained, masks, strict=True):

@@ -3,8 +3,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clearhead.config import DecodeConfig, Sampling
+from clearhead.decoding import SearchOptions
+from clearhead.decoding.pytorch.plain_engine import PlainEngine
 from clearhead.decoding.sampling import greedy_search
 from clearhead.decoding.step import token_log_probs
+from clearhead.errors import ModelError
 from plain_search import plain_search
 
 pytestmark = pytest.mark.usefixtures("inference")
@@ -43,3 +47,12 @@ def test_greedy_log_prob_equals_the_sum_of_token_log_probs(make_sharp_model, mak
     found = greedy_search(model, sources, max_lengths=[11] * 5)
     scores = token_log_probs(model, sources, [list(h.tokens) for h in found]).sum(dim=-1).tolist()
     assert [hypothesis.log_prob for hypothesis in found] == pytest.approx(scores, abs=1e-4)
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling()])
+def test_weights_that_are_not_numbers_are_an_error_of_plain_search(make_sharp_model, sampling):
+    model = make_sharp_model(tying="none")
+    model.target_embedding.weight.fill_(float("nan"))
+    options = SearchOptions(DecodeConfig(beam_size=1), sampling=sampling)
+    with pytest.raises(ModelError, match="the model's probabilities are not numbers"):
+        list(PlainEngine(model).search([[5, 7, 2]], [7], options))
