@@ -189,7 +189,7 @@ class AllowedTokens:
 
     def guided_until(self, sentence: Sentence) -> int:
         """Return the length in tokens from which on only `max_length` and loops restrict the next token."""
-        if sentence.required is not None or self._has_placeholders(sentence) or self._no_repeat_ngram_size:
+        if sentence.required is not None or self.has_placeholders(sentence) or self._no_repeat_ngram_size:
             return sentence.max_length
         return min(max(len(sentence.prefix.tokens), self._min_length - 1), sentence.max_length)
 
@@ -217,11 +217,12 @@ class AllowedTokens:
             mask[next_ones] = True
         return mask if mask.any() else self.end
 
-    def _has_placeholders(self, sentence: Sentence) -> bool:
+    def has_placeholders(self, sentence: Sentence) -> bool:
+        """Return whether the source has placeholders."""
         return max(sentence.source, default=0) >= self._first_placeholder
 
     def _missing_placeholders(self, written: Sequence[int], sentence: Sentence) -> list[int]:
-        if not self._has_placeholders(sentence):
+        if not self.has_placeholders(sentence):
             return []  # the usual case; counting took half of a search's time in Python
         missing = Counter(token for token in sentence.source if token >= self._first_placeholder)
         missing.subtract(token for token in written if token in missing)

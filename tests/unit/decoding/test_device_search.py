@@ -9,7 +9,7 @@ from dataclasses import fields
 
 import pytest
 import torch
-from searches import assert_same, find, tokens
+from searches import assert_same, find, find_plainly, tokens
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -93,6 +93,7 @@ def test_device_search_equals_the_readable_searches(make_model, seed):
             length_penalty_form=draw.choice(["gnmt", "power"]),
             end_loops=draw.random() < 0.8,
             min_length=draw.choice([0, 0, 3, 40]),
+            no_repeat_ngram_size=draw.choice([0, 0, 0, 1, 2, 3]),
             batch_tokens=draw.choice([1, 40 * beam_size, 100_000]),
         )
         options = SearchOptions(config, num_best=draw.randint(1, beam_size))
@@ -150,10 +151,38 @@ def test_nan_is_an_error_also_beside_other_sentences_and_does_not_last(make_shar
     assert find(engine, sources, [9, 9], config) == expected
 
 
+@pytest.mark.parametrize("kind", [DeviceEngine, PyTorchEngine, PlainEngine])
+def test_nan_after_one_of_several_hypotheses_is_an_error_though_another_is_finished(
+    make_sharp_model, make_sources, kind
+):
+    model, sources = make_sharp_model(tying="none", output_bias=True), make_sources((4, 3))
+    model.output_proj.bias[END] = 9.0
+    options = SearchOptions(DecodeConfig(beam_size=3, length_penalty=0.0), num_best=3)
+    found = decode(PyTorchEngine(model), sources, options)
+    assert [best.tokens for best, *_ in found] == [(END,), (END,)]
+    model.target_embedding.weight[found[1][1].tokens[0]] = float("nan")
+    with pytest.raises(ModelError, match="not numbers"):
+        decode(kind(model), sources, options)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("size", [1, slow(2), 3])
+def test_no_sequence_of_tokens_is_repeated_not_even_one_that_a_prefix_begins(
+    make_sharp_model, make_sources, beam_size, size
+):
+    model, sources = make_sharp_model(), make_sources((7, 1, 13))
+    searches, prefixes = [], [Prefix((5, 6, 5), ((5,), (6,), (5,))), NO_PREFIX, Prefix((9, 9), ((9,), (9,)))]
+    for ngram in (size, 0):
+        config = DecodeConfig(beam_size=beam_size, min_length=21, no_repeat_ngram_size=ngram, end_loops=False)
+        expected = find_plainly(model, sources, [27, 21, 23], config, prefixes=prefixes)
+        searches.append(find(DeviceEngine(model), sources, [27, 21, 23], config, prefixes=prefixes))
+        assert_same(searches[-1], expected)
+    assert tokens(searches[0]) != tokens(searches[1])
+
+
 def test_other_searches_take_the_steps_of_the_general_form(make_sharp_model, make_sources):
     model, sources = make_sharp_model(), make_sources((4, 3, 9))
     for options in (
-        SearchOptions(DecodeConfig(beam_size=3, no_repeat_ngram_size=2)),
         SearchOptions(DecodeConfig(beam_size=3), num_best=3, diversity=0.7),
         SearchOptions(DecodeConfig(), num_best=2, sampling=Sampling(seed=3)),
     ):
@@ -228,7 +257,7 @@ def test_a_step_reads_no_value_from_the_device(make_model, monkeypatch, position
     monkeypatch.setattr(weights, "unpackable", lambda model: None)  # it compares values
     # Tensors of this device have no values: whatever needs one, or copies one from the host, raises an error.
     model = make_model(norm="pre", positions=positions, **POSITIONS[positions]).to("meta")
-    config = DecodeConfig(beam_size=beam_size, min_length=3)
+    config = DecodeConfig(beam_size=beam_size, min_length=3, no_repeat_ngram_size=2)
     parts = CharacterParts(PARTS, 37)
     beams = DeviceBeams(PackedModel(model), config, beam_size, AllowedTokens.of(model.config, config, parts))
     beams.grow(rounded(5, 60, 9))
@@ -236,4 +265,4 @@ def test_a_step_reads_no_value_from_the_device(make_model, monkeypatch, position
         beams.step(rounded(5, 33, 9))
     with pytest.raises(RuntimeError, match="meta"):
         beams.are_open([0])
-    assert counted.number < 250
+    assert counted.number < 180

@@ -71,8 +71,9 @@ def best_tokens(log_probs: Float[Tensor, "R V"], count: int) -> tuple[Float[Tens
     blocks = log_probs.unflatten(1, (-1, BLOCK))
     chosen = blocks.amax(dim=-1).topk(min(count, blocks.size(1)), dim=-1).indices  # (R, C)
     near = blocks.gather(1, chosen[..., None].expand(-1, -1, BLOCK)).flatten(1)
+    tokens = torch.add(torch.arange(BLOCK, device=chosen.device), chosen[..., None], alpha=BLOCK).flatten(1)
     values, places = near.topk(min(count, near.size(1)), dim=-1)
-    return values, chosen.gather(1, places // BLOCK) * BLOCK + places % BLOCK
+    return values, tokens.gather(1, places)
 
 
 class ListedTokens:

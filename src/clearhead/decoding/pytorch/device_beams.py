@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding.pytorch.candidates import best_tokens
@@ -82,7 +83,8 @@ class _State:
     memory: Float[Tensor, "L N S W"]
     memory_mask: Float[Tensor, "N S"]
     scores: Float[Tensor, "N K"]
-    """Log-probability of each open hypothesis, best first; minus infinity where there is none."""
+    """Log-probability of each open hypothesis, best first; minus infinity where there is none, NaN in a row whose
+    probabilities were not numbers."""
     newest: Int[Tensor, "N K"]
     """The last token of each."""
     utf8: Int[Tensor, "N K"]
@@ -90,8 +92,8 @@ class _State:
     lengths: Int[Tensor, " N"]
     """Position of the next token."""
     history: Int[Tensor, "N 3 K P"]
-    """By position: the token; the beam that holds its key and value, counted from 1; and the length of the longest
-    common suffix of the tokens up to this position and of the whole hypothesis."""
+    """By position: the token, `_NONE` where none is written; the beam that holds its key and value, counted from 1; and
+    the length of the longest common suffix of the tokens before this position and of the whole hypothesis."""
     finished: Float[Tensor, "N B 3"]
     """The best finished hypotheses, best first: rank score, log-probability, twice the end plus whether a rule ended
     it."""
@@ -108,7 +110,7 @@ class DeviceBeams:
 
     Args:
         packed: The packed weights of the model.
-        config: Settings of the search, without `no_repeat_ngram_size`.
+        config: Settings of the search.
         num_best: Finished hypotheses to keep for each sentence.
         allowed: The allowed tokens of the model.
     """
@@ -116,6 +118,9 @@ class DeviceBeams:
     def __init__(self, packed: PackedModel, config: DecodeConfig, num_best: int, allowed: AllowedTokens) -> None:
         self.beam_size, self._num_best, self._config, self._packed = config.beam_size, num_best, config, packed
         self._eos_id, self.device = packed.config.eos_id, packed.device
+        self._eos = torch.tensor(self._eos_id, device=self.device)
+        self._ngram_size = config.no_repeat_ngram_size
+        self._counts_suffixes = config.end_loops or self._ngram_size > 0
         self._never = torch.tensor(never_written(packed.config), dtype=torch.int64, device=self.device)
         self._parts: tuple[Tensor, Tensor] | None = None
         if allowed.parts is not None:
@@ -157,12 +162,15 @@ class DeviceBeams:
             longest_penalties=torch.ones(n, **double),
         )
         larger.memory_mask[:, 0] = 0.0  # for empty rows, in which NaN would last
+        larger.history[:, 0] = _NONE
         if before.rows:
             for field in fields(_State):
                 old = getattr(self._state, field.name)
                 getattr(larger, field.name)[tuple(map(slice, old.shape))] = old
         self._state, self.sizes = larger, sizes
         self._count = torch.arange(max(n, p) * k, **on)
+        self._first_places = self._count[:n, None] * (p * k) + self._count[:k]
+        self._free = torch.zeros((), **own)
         penalties = [1.0, *(rank_penalty(length, self._config) for length in range(1, p + 2))]
         self._penalties = torch.tensor(penalties, **double)
         self._repeats, self._recorder = {}, None  # they have the addresses of the smaller tensors
@@ -217,6 +225,7 @@ class DeviceBeams:
         state.scores[index] = torch.where(self._count[: self.beam_size] == 0, 0.0, -_INFINITY)
         state.finished[index] = -_INFINITY
         state.history[index] = 0
+        state.history[index, 0] = _NONE
         is_source = self._count[: self.sizes.positions] < starts[:, None]
         state.history[index, 1, 0] = is_source.long()  # its keys and values belong to the first beam
         state.forced[index] = _NONE
@@ -257,10 +266,11 @@ class DeviceBeams:
         ]
 
     def found(self, rows: list[int]) -> list[list[Hypothesis]]:
-        """Return the best finished hypotheses of each row, best first."""
+        """Return the best finished hypotheses of each row, best first; none if its probabilities were not numbers."""
         index = torch.tensor(rows, device=self.device)
         state, first = self._state, self._state.limits[index, 0].tolist()
-        every = zip(first, state.finished[index].tolist(), state.finished_tokens[index].tolist(), strict=True)
+        finished = state.finished[index].masked_fill(state.scores[index, :1, None].isnan(), -_INFINITY)
+        every = zip(first, finished.tolist(), state.finished_tokens[index].tolist(), strict=True)
         return [
             [
                 Hypothesis((*ids[start : int(code) // 2 - 1], self._eos_id), log_prob, rank, bool(code % 2))
@@ -288,114 +298,135 @@ class DeviceBeams:
             sizes: The rows in use; positions beyond the newest of each; source positions.
             guide: The allowed tokens of guided hypotheses, if there are any.
         """
+        length = self._state.lengths[: sizes.rows, None] + 1  # of the candidates
         log_probs = self._log_probs(sizes)
-        ended, forced = self._rules(sizes)
+        ended, forced = self._rules(sizes, length)
         if guide is not None:
             ended = torch.where(guide.are_guided, guide.ends, ended)
             forced = forced.masked_fill(guide.are_guided, _NONE)
         only = forced.expand_as(ended).masked_fill(ended, self._eos_id).flatten()[:, None]  # (NK, 1)
         gain_of_only = log_probs.gather(1, only.clamp_min(0))
-        self._restrict(log_probs, sizes, guide)
+        self._restrict(log_probs, sizes, length, guide)
         gains, tokens = best_tokens(log_probs, candidates_of_row(self.beam_size))  # (NK, C)
         is_only = only != _NONE
-        gain_of_only = gain_of_only.expand_as(gains).masked_fill(self._count[: gains.size(1)] > 0, -_INFINITY)
+        gain_of_only = functional.pad(gain_of_only, (0, gains.size(1) - 1), value=-_INFINITY)
         gains, tokens = torch.where(is_only, gain_of_only, gains), torch.where(is_only, only, tokens)
-        self._choose(sizes, gains, tokens, ended)
+        self._choose(sizes, gains, tokens, ended, length)
 
     def _log_probs(self, sizes: Sizes) -> Float[Tensor, "NK V"]:
         """Run a step of the decoder and return the model's log-probabilities of the next tokens."""
         (n, p, s), k, state = sizes, self.beam_size, self._state
-        lengths, beams = state.lengths[:n, None], self._count[:k]
+        lengths, owns = state.lengths[:n, None], self._count[1 : k + 1]
         owners = state.history[:n, 1, :, :p]
-        owners.scatter_(2, lengths[..., None].expand(n, k, 1), (beams + 1)[:, None].expand(n, k, 1))
-        is_other = owners[..., None] != beams + 1  # (N, K, P, K)
-        mask = state.past.new_zeros(()).expand_as(is_other).masked_fill(is_other, -_INFINITY)
-        first_places = self._count[:n, None] * (self.sizes.positions * k)
+        owners.scatter_(2, lengths[..., None].expand(n, k, 1), owns[:, None].expand(n, k, 1))
+        is_other = owners[..., None] != owns  # (N, K, P, K)
+        mask = self._free.expand_as(is_other).masked_fill(is_other, -_INFINITY)
+        knows_distances = self._packed.model.decoder.relative_positions is not None
         rows = SlotRows(
             num_slots=n,
             beam_size=k,
             index=self._count[: n * k],
             positions=lengths.expand(n, k).flatten(),
-            places=(first_places + lengths * k + beams).flatten(),
+            places=torch.add(self._first_places[:n], lengths, alpha=k).flatten(),
             longest=min(p, self._packed.config.max_length or p),
             past_mask=mask.flatten(2)[:, None],
             memory_mask=state.memory_mask[:n, None, None, :s],
-            distances=self._count[:p, None].expand(p, k).flatten() - lengths,
+            distances=self._count[:p, None].expand(p, k).flatten() - lengths if knows_distances else None,
         )
         newest = state.newest[:n].flatten()
         return self._packed.log_probs(self._packed.hidden_states(newest, state.past, state.memory, rows))
 
-    def _rules(self, sizes: Sizes) -> tuple[Bool[Tensor, "N K"], Int[Tensor, "N 1"]]:
+    def _rules(self, sizes: Sizes, length: Int[Tensor, "N 1"]) -> tuple[Bool[Tensor, "N K"], Int[Tensor, "N 1"]]:
         """Return whether only the end token is allowed, at the length limit or in a loop; and the prefix's token."""
         (n, p, _), state = sizes, self._state
-        lengths, limits = state.lengths[:n, None], state.limits[:n]
-        ended = (lengths + 1 == limits[:, 1:2]).expand(n, self.beam_size)
+        lengths, limits, positions = state.lengths[:n, None], state.limits[:n], self._count[:p]
+        ended = (length == limits[:, 1:2]).expand(n, self.beam_size)
         if self._config.end_loops:
-            periods = lengths - 1 - self._count[:p]  # (N, P)
+            periods = lengths - positions  # (N, P)
             needed = torch.maximum(limits[:, 4:] * periods, LOOP_TOKENS + 1 - periods)
-            ended = ended | (state.history[:n, 2, :, :p] >= needed[:, None]).any(dim=2)
+            own = (positions - limits[:, 3:4])[:, None]  # tokens before each position that are not of the prefix
+            ended = ended | (torch.minimum(state.history[:n, 2, :, :p], own) >= needed[:, None]).any(dim=2)
         if self._parts is not None:
             ended = ended & (state.utf8[:n] == 0)
         return ended, state.forced[:n].gather(1, lengths)
 
-    def _restrict(self, log_probs: Float[Tensor, "NK V"], sizes: Sizes, guide: Guide | None) -> None:
+    def _restrict(
+        self, log_probs: Float[Tensor, "NK V"], sizes: Sizes, length: Int[Tensor, "N 1"], guide: Guide | None
+    ) -> None:
         """Give the tokens that no rule allows minus infinity."""
         n, k, state = sizes.rows, self.beam_size, self._state
-        vocab_size = self._packed.config.vocab_size
+        vocab_size, min_length, ngram = self._packed.config.vocab_size, self._config.min_length, self._ngram_size
         if guide is not None:
             own = log_probs[guide.beams]
             own[:, :vocab_size].masked_fill_(~guide.masks, -_INFINITY)
         log_probs.index_fill_(1, self._never, -_INFINITY)
-        written = state.lengths[:n, None] - state.limits[:n, :1]
-        if self._config.min_length > 1:
-            is_short = (written + 1 < self._config.min_length).expand(n, k).flatten()
-            log_probs[:, self._eos_id].masked_fill_(is_short, -_INFINITY)
         if self._parts is not None:
-            rooms = state.limits[:n, 1:2] - state.lengths[:n, None] - 2
+            rooms = state.limits[:n, 1:2] - length - 1
             masks = rooms.clamp(0, NUM_ROOMS - 1) * NUM_STATES + state.utf8[:n]
             log_probs[:, :vocab_size].masked_fill_(self._parts[0][masks.flatten()], -_INFINITY)
+        before = log_probs.clone() if ngram and min_length > 1 else None  # together they may leave no token
+        if min_length > 1:
+            is_short = (length - state.limits[:n, :1] < min_length).expand(n, k).flatten()
+            log_probs[:, self._eos_id].masked_fill_(is_short, -_INFINITY)
+        if ngram:
+            self._exclude_repetitions(log_probs, sizes)
+        if before is not None:
+            has_none = log_probs.amax(dim=1, keepdim=True) == -_INFINITY
+            log_probs.copy_(torch.where(has_none, before, log_probs))
         if guide is not None:
             log_probs[guide.beams] = own
 
+    def _exclude_repetitions(self, log_probs: Float[Tensor, "NK V"], sizes: Sizes) -> None:
+        """Give the tokens that would repeat `no_repeat_ngram_size` tokens minus infinity."""
+        (n, p, _), state = sizes, self._state
+        tokens, suffixes = state.history[:n, 0, :, :p], state.history[:n, 2, :, :p]
+        repeats = (suffixes >= self._ngram_size - 1) & (tokens != _NONE)  # (N, K, P)
+        if self._parts is not None:
+            repeats = repeats & (state.utf8[:n] == 0)[..., None]  # the rest of a character comes first
+        losses = log_probs.new_zeros(()).expand_as(repeats).masked_fill(repeats, -_INFINITY)
+        log_probs.scatter_add_(1, tokens.clamp_min(0).flatten(0, 1), losses.flatten(0, 1))
+
     def _choose(
-        self, sizes: Sizes, gains: Float[Tensor, "NK C"], tokens: Int[Tensor, "NK C"], ended: Bool[Tensor, "N K"]
+        self,
+        sizes: Sizes,
+        gains: Float[Tensor, "NK C"],
+        tokens: Int[Tensor, "NK C"],
+        ended: Bool[Tensor, "N K"],
+        length: Int[Tensor, "N 1"],
     ) -> None:
         """Finish, continue or drop hypotheses, as `beam_state.SearchedSentence.advance` does."""
         (n, p, _), k, state = sizes, self.beam_size, self._state
         scores, limits, history = state.scores[:n], state.limits[:n], state.history[:n, :, :, :p]
-        is_open = scores[:, :1] > -_INFINITY
-        length = state.lengths[:n, None] + 1  # of the candidates
-        candidates = (scores.flatten()[:, None] + gains).view(n, -1)
+        is_open, before = scores[:, :1] > -_INFINITY, scores.flatten()[:, None]
+        candidates = torch.where(before == -_INFINITY, before, before + gains).view(n, -1)
         best, places = candidates.topk(min(candidates_of_sentence(k), candidates.size(1)), dim=1)
         beams, tokens = places // gains.size(1), tokens.view(n, -1).gather(1, places)
-        is_possible = (best > -_INFINITY).cumprod(dim=1).bool()  # NaN counts as impossible, with all after it
-        is_end = tokens == self._eos_id
-        self._finish(sizes, best[:, :k], beams[:, :k], (is_possible & is_end)[:, :k], ended, length)
+        closed = best[:, :1] - _INFINITY  # NaN if any candidate is, because NaN counts as the largest
+        best = torch.maximum(best, closed)
+        is_possible = best > -_INFINITY
+        goes_on = is_possible & (tokens != self._eos_id)
+        self._finish(sizes, best[:, :k], beams[:, :k], (is_possible & ~goes_on)[:, :k], ended, length)
 
-        goes_on = is_possible & ~is_end
-        ranks = goes_on.cumsum(dim=1)  # from 1
-        slots = ranks * (goes_on & (ranks <= k))
-        kept = slots.new_zeros(n, k + 1).scatter_(1, slots, self._count[: best.size(1)].expand_as(slots))[:, 1:]
-        best, beams, newest = (column.gather(1, kept) for column in (best, beams, tokens))
+        # Stable, so that of equal ones the first counts.
+        best, order = torch.where(goes_on, best, closed).sort(dim=1, descending=True, stable=True)
+        best, order = best[:, :k], order[:, :k]
+        beams, newest = beams.gather(1, order), tokens.gather(1, order)
         can_win = best.double() / state.longest_penalties[:n, None] > state.finished[:n, -1:, 0]
-        stays = (self._count[:k] < ranks[:, -1:]) & can_win & (length < limits[:, 1:2])
+        stays = can_win & (length < limits[:, 1:2])
         best = best.masked_fill(length <= limits[:, 2:3], 0.0)  # control tokens cost nothing
-        scores.copy_(best.masked_fill(~stays, -_INFINITY))
-        newest = newest.masked_fill(~stays, self._eos_id)  # the token may be none of the vocabulary
-        state.newest[:n] = newest
+        torch.where(stays, best, closed, out=scores)
+        newest = torch.where(stays, newest, self._eos, out=state.newest[:n])  # it may be none of the vocabulary
         if self._parts is not None:
             utf8 = state.utf8[:n]
             utf8.copy_(self._parts[1][utf8.gather(1, beams), newest])
 
-        moved = history.gather(2, beams[:, None, :, None].expand(n, 3, k, p)) if k > 1 else history.clone()
-        at = state.lengths[:n, None, None].expand(n, k, 1)
-        written, runs = moved[:, 0].scatter(2, at, newest[..., None]), moved[:, 2]
-        if self._config.end_loops:
-            position = self._count[:p]
-            is_own = (position >= limits[:, 3:4]) & (position < state.lengths[:n, None])  # (N, P)
-            is_same = (written == newest[..., None]) & is_own[:, None]
-            runs = (runs.roll(1, dims=2) + 1) * is_same
-        history.copy_(torch.stack([written, moved[:, 1], runs], dim=1))
+        if k > 1:
+            history.copy_(history.gather(2, beams[:, None, :, None].expand(n, 3, k, p)))
+        written, suffixes = history[:, 0], history[:, 2]
+        if self._counts_suffixes:
+            is_same = written == newest[..., None]
+            torch.mul(suffixes[..., :-1] + 1, is_same[..., :-1], out=suffixes[..., 1:])
+        written.scatter_(2, state.lengths[:n, None, None].expand(n, k, 1), newest[..., None])
         state.lengths[:n].add_(is_open[:, 0])
 
     def _finish(
@@ -413,11 +444,11 @@ class DeviceBeams:
         log_probs = best.double()
         ranks = log_probs / self._penalties[length - state.limits[:n, :1]]
         ranks = ranks.masked_fill(~is_finished, -_INFINITY)
-        codes = (2 * length + ended.gather(1, beams)).double()
+        codes = torch.add(ended.gather(1, beams), length, alpha=2).double()
         every = torch.cat([finished, torch.stack([ranks, log_probs, codes], dim=2)], dim=1)
         # Stable, so that of equal ones the first counts.
         order = every[..., 0].sort(dim=1, descending=True, stable=True).indices[:, : self._num_best, None]
         written = state.history[:n, 0, :, :p].gather(1, beams[..., None].expand(-1, -1, p))
         written = torch.cat([tokens, written], dim=1)
-        finished.copy_(every.gather(1, order.expand(-1, -1, 3)))
-        tokens.copy_(written.gather(1, order.expand(-1, -1, p)))
+        torch.gather(every, 1, order.expand(-1, -1, 3), out=finished)
+        torch.gather(written, 1, order.expand(-1, -1, p), out=tokens)

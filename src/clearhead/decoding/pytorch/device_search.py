@@ -42,8 +42,8 @@ class DeviceSentence:
         self._found: list[Hypothesis] = []
         prefix = sentence.prefix
         has_choice = any({*others} - {token} for token, others in zip(prefix.tokens, prefix.completions, strict=True))
-        needs_placeholders = allowed.guided_until(sentence) == sentence.max_length
-        self.guided_until = sentence.max_length if needs_placeholders else has_choice * len(prefix.tokens)
+        has_placeholders = allowed.has_placeholders(sentence)
+        self.guided_until = sentence.max_length if has_placeholders else has_choice * len(prefix.tokens)
         """Length up to which the masks come from Python."""
 
     @property

@@ -85,7 +85,8 @@ class PyTorchEngine(TransformerEngine):
     def _search(self, config: DecodeConfig, num_best: int, allowed: AllowedTokens) -> DeviceSearch:
         """Return a search on the device."""
         penalty = config.length_penalty, config.length_penalty_form
-        key = config.beam_size, num_best, penalty, config.end_loops, config.min_length, allowed.parts
+        repetition = config.end_loops, config.no_repeat_ngram_size
+        key = config.beam_size, num_best, penalty, repetition, config.min_length, allowed.parts
         beams = self._idle.pop(key, None)
         if beams is None:
             beams = DeviceBeams(self.packed, config, num_best, allowed)
@@ -141,9 +142,9 @@ class PyTorchSlots:
         *,
         scores: bool,
     ) -> DeviceSearch | None:
-        """Return a search on the device; None if its steps must be those of `step`. See `engine.SearchingSlots`."""
+        """Return a search on the device; None if there is none. See `engine.SearchingSlots`."""
         del changes, scores
-        if self._search is None or config.no_repeat_ngram_size:
+        if self._search is None:
             return None
         self._store = search = self._search(config, num_best, allowed)
         self.source_lengths = search.source_lengths
