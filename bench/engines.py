@@ -57,9 +57,9 @@ class Clearhead:
         model = StoredModel(
             config, read_arrays(directory / "clearhead" / "model.safetensors", stored_headers(config))[0]
         )
-        forms: dict[str, Any] = {"float32": "fp32", "bfloat16 x3": "bf16x3", "bfloat16": "bf16", "int8": "int8"}
+        forms: dict[str, Any] = {"float32": "fp32", "bfloat16 x3": "bf16x3", "bfloat16": "bf16", "float16": "fp16"}
         placed = model if self.device == "cpu" else model.own_module.to(self.device)
-        self.model = make_engine(placed, forms[precision])
+        self.model = make_engine(placed, forms.get(precision, precision))
         path = directory / "clearhead" / "shortlist.safetensors"
         self.shortlist = Shortlist.load(path, {}) if self.has_shortlist else None
         # The compiled core's threads are workers, each with a batch of its own.
@@ -100,6 +100,19 @@ class ClearheadGpu(Clearhead):
     """The same in PyTorch on a GPU."""
 
     device = "cuda"
+
+
+class ClearheadGpuScored(ClearheadGpu):
+    """The same with the scores of its translations, by another pass over them."""
+
+    def translate(self, sources: list[list[int]], search: Search) -> list[Sequence[int]]:
+        from clearhead.decoding import make_engine, score
+
+        found = super().translate(sources, search)
+        self.scorer = getattr(self, "scorer", None) or make_engine(self.model.model)
+        tokens = search.batch_size * sum(map(len, sources)) // len(sources)
+        score(self.scorer, sources, list(map(list, found)), batch_tokens=tokens)
+        return found
 
 
 class HuggingFace:
@@ -318,6 +331,8 @@ ENGINES: Mapping[str, Engine] = {
     "clearhead-shortlist": Engine(ClearheadShortlist, ("clearhead",), "make setup"),
     "clearhead-gpu": Engine(ClearheadGpu, ("clearhead",), "make setup"),
     "clearhead-gpu-bf16": Engine(ClearheadGpu, ("clearhead",), "make setup", "bfloat16"),
+    "clearhead-gpu-fp16": Engine(ClearheadGpu, ("clearhead",), "make setup", "float16"),
+    "clearhead-gpu-fp16-scored": Engine(ClearheadGpuScored, ("clearhead",), "make setup", "float16"),
     "huggingface": Engine(HuggingFace, ("transformers",), PEERS),
     "huggingface-gpu": Engine(HuggingFaceGpu, ("transformers",), PEERS),
     "huggingface-gpu-fp16": Engine(HuggingFaceGpu, ("transformers",), PEERS, "float16"),

@@ -4,8 +4,8 @@
 #   tests     the tests that need a GPU; the warnings list each line of Python that waits for the GPU
 #   training  the presets tiny and paper-base beside torch.nn.Transformer (also compiled) and Marian's
 #             model: target tokens a second, share of the peak of products, memory, and the kernels of paper-base's step
-#   search    the shape of the paper's base model, greedy and beam 4, on the GPU and by the compiled core on the CPUs,
-#             beside generate of Hugging Face and, where it is installed, CTranslate2
+#   search    the shape of the paper's base model, greedy and beam 4, on the GPU (in fp16 also with scores) and by the
+#             compiled core on the CPUs, beside generate of Hugging Face and, where it is installed, CTranslate2
 #
 # It uses the Python of $PYTHON (default: python3) with what is installed there, and no network. The figures are also
 # written as JSON to $RESULTS (default: build/gpu). $TRAINING and $SEARCH are further options of bench/train.py and
@@ -49,7 +49,8 @@ training() {
 search() {
     "$python" bench/translate.py --cases paper-base-many --beams 1 4 --batch 256 --rounds 2 \
         --threads "$(nproc)" --json "$results/search.json" \
-        --engines clearhead clearhead-gpu clearhead-gpu-bf16 huggingface-gpu-fp16 ctranslate2-gpu-fp16 ${SEARCH:-}
+        --engines clearhead clearhead-gpu clearhead-gpu-{bf16,fp16,fp16-scored} huggingface-gpu-fp16 \
+        ctranslate2-gpu-fp16 ${SEARCH:-}
 }
 
 failed=()
