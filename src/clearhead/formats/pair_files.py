@@ -21,6 +21,7 @@ from clearhead.formats.tables.columns import NoSuchColumn
 from clearhead.formats.tables.csv_files import open_csv, write_csv
 from clearhead.formats.tables.json_lines import open_json_lines, write_json_lines
 from clearhead.formats.tables.tsv import open_tsv, write_tsv
+from clearhead.formats.tables.workbook import open_workbook
 from clearhead.formats.tmx.pairs import open_tmx, write_tmx
 from clearhead.formats.xliff.pairs import open_xliff, write_xliff
 from clearhead.runtime.installation import pip_install
@@ -61,6 +62,7 @@ READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
     ".tsv": open_tsv,
     ".txt": open_tsv,
     **dict.fromkeys(XLIFF, open_xliff),
+    ".xlsx": open_workbook,
 }
 """Extension to reader, for formats that hold both sides in one file."""
 

@@ -21,7 +21,6 @@ from typing import Generic, NamedTuple, Self, TypeVar
 from clearhead.errors import DataError
 from clearhead.files import display_name
 from clearhead.files.streams import format_extension
-from clearhead.formats.pair import Wanted
 from clearhead.text.languages import WITHOUT_SPACES, script_of
 from clearhead.text.lines import first_few
 from clearhead.text.placeholders import find_placeholders
@@ -92,6 +91,7 @@ class Terms:
             ConfigError: If the file has several languages or columns, and it is not clear which to read.
             DataError: If the file cannot be read or has no terms, or listing the invalid lines.
         """
+        from clearhead.formats import Wanted  # most searches have no terms
         from clearhead.formats.glossaries.tables import read_table
         from clearhead.formats.glossaries.tbx import read_tbx
 

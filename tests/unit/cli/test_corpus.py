@@ -9,6 +9,7 @@ import subprocess
 import sys
 from functools import partial
 
+import openpyxl
 import pytest
 
 from clearhead.cli.corpus import check, clean, convert, stats
@@ -32,6 +33,15 @@ def test_stats_counts_rows_and_measures_both_sides(run_command, tsv):
     lines = run_command(stats, tsv).stdout.splitlines()
     assert lines[0].split() == ["200", "rows", "read"]
     assert any(line.split() == ["words,", "total", str(words), str(words)] for line in lines)
+
+
+def test_check_reads_workbooks(run_command, tmp_path):
+    book = openpyxl.Workbook()
+    for row in [["Hund", "dog"], *([f"Hund {n}", f"dog {n}"] for n in range(7))]:
+        book.active.append(row)
+    book.save(tmp_path / "p.xlsx")
+    found = json.loads(run_command(check, str(tmp_path / "p.xlsx"), "--json").stdout)
+    assert found["rows"]["pairs"] == 8
 
 
 def test_check_says_what_is_wrong_and_ends_well(run_command, write_lines):
