@@ -12,17 +12,19 @@ from typing import Any
 
 import torch
 
-from clearhead.config import MOST_STEPS, Config
+from clearhead.config import MOST_STEPS, Config, TrainConfig
 from clearhead.config.nested import flat
 from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
 from clearhead.data.batches import BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
+from clearhead.training.distributed import Workers
+from clearhead.training.intervals import intervals, validation_share
 from clearhead.training.layers import Layers, changed, completed, default_steps
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.progress import done_by
-from clearhead.training.step import Stepper
+from clearhead.training.step_makers import PackedBatches, PaddedBatches, is_packed, step_makers
 
 _ENOUGH_TOKENS = {"small": 25_000_000, "paper-base": 500_000_000}
 """Target tokens that each preset must see in training to be better than the smaller ones."""
@@ -53,12 +55,14 @@ _LENGTH_PENALTY = 1.0
 _WARMUP_SHARE, _MOST_WARMUP = 10, 400
 _MOST_WARMUP_FROM = 100
 """Maximum warm-up steps of a run that starts from a trained model, where only the optimiser starts from scratch."""
-_VALIDATIONS, _LEAST_STEPS_BETWEEN, _MOST_STEPS_BETWEEN = 8, 50, 500
-INTERVALS = ("train.validate_every", "train.checkpoint_every")
 _SHARE_OF_TRAINING = 0.95  # fraction of the time; the rest is for validations and checkpoints
 
-_MOST_ON_GPU, _LEAST_STEPS_A_PASS = 8_192, 50
-"""Target tokens of a step on a GPU, where few take as long; unless a pass over the corpus would have fewer steps."""
+_MOST_ON_GPU, _LEAST_STEPS_A_PASS, _LEAST_STEPS_ON_GPU = 25_000, 50, 1_500
+"""Target tokens of a step on a GPU (paper section 5.1), which takes almost as long for few.
+
+Fewer if a pass over the corpus would have fewer steps, or if so few steps fit into the time limit: learning rate and
+warm-up were chosen in runs of at least 1,500 smaller steps, as a run without a limit has (30 passes).
+"""
 
 _TIMED_TOKENS = 2_048
 _TIMED_STEPS, _TIMED_SHARE = 10, 10  # maximum of timed steps, and one in so many of the run: a short run is not delayed
@@ -79,6 +83,10 @@ class Plan:
     """Expected passes over the corpus."""
     seconds_per_step: float | None
     """Seconds per step on this machine; None if memory was too small to time a step."""
+    compiling: float = 0.0
+    """Seconds in which the training step was compiled, once for the timing and the run."""
+    validation_share: float | None = None
+    """Expected fraction of the run's work that is validation, if it is limited; see `intervals`."""
 
     @property
     def seconds(self) -> float | None:
@@ -96,6 +104,10 @@ class Plan:
             f"plan: about {self.steps:,} steps, {self.epochs:.1f} passes over the corpus, validated every "
             f"{train.validate_every:,}",
         ]
+        if self.validation_share is not None:
+            lines[1] += f" ({self.validation_share:.0%} of the work)"
+        if self.compiling:
+            lines[1] += f"; compiled the training step in {self.compiling:.0f} s"
         if self.seconds is not None:
             lines[1] += f"; {done_by(self.seconds)}"
         return lines
@@ -129,33 +141,41 @@ def make_plan(
     """
     largest = choose_preset(data.report["train"]["kept"])  # altered copies add no information
     names = list(AUTOMATIC_PRESETS)
-    plan, problem = None, None
+    plan, problem, compiling = None, None, 0.0
     for preset in reversed([layers.preset] if layers.preset else names[: names.index(largest) + 1]):
         try:
             config = layers.config if layers.config.preset == preset else layers.with_preset(preset).config
         except ConfigError as error:  # the user's settings may fit another preset
             problem = error
             continue
+        least_tokens = config.train.batch_tokens
         config = _with_first_choices(config, layers, data, device)
         train, order, seconds = config.train, data.order(config.train), None
         steps = train.max_steps or default_steps(order.batches_per_epoch)
         if train.max_minutes is not None:
-            seconds = _seconds_per_step(config, order, data, device, num_workers, own)
+            seconds, compiled = _seconds_per_step(config, order, data, device, num_workers, own)
+            compiling += compiled
         if train.max_minutes is not None and seconds is not None:
-            left = max(0.0, 60 * train.max_minutes - spent) * _SHARE_OF_TRAINING
+            left = max(0.0, 60 * train.max_minutes - spent - compiling) * _SHARE_OF_TRAINING
+            if (tokens := _tokens_in_time(least_tokens, train, left / seconds)) < train.batch_tokens:
+                seconds *= tokens / train.batch_tokens  # at least
+                config = changed(config, {"train.batch_tokens": tokens})
+                train, order = config.train, data.order(config.train)
             steps = min(train.max_steps or MOST_STEPS, max(1, int(left / seconds)))
-        plan = Plan(config, order, steps, steps / order.batches_per_epoch, seconds)
+        plan = Plan(config, order, steps, steps / order.batches_per_epoch, seconds, compiling)
         if steps * train.batch_tokens >= _ENOUGH_TOKENS.get(preset, 0):
             break
     if plan is None:
         raise problem or ConfigError("there is no preset to choose from")
-    chosen = layers.with_preset(str(plan.config.preset)).with_("plan", _planned(plan, layers))
+    chosen = layers.with_preset(str(plan.config.preset)).with_("plan", _planned(plan, layers, data, device))
     config = chosen.with_("fixed", {"model": data.tokenizer.model_settings}).config
     seconds = plan.seconds_per_step
     if seconds is None:  # without a time limit only the chosen preset is timed
         most = max(1, plan.steps // _TIMED_SHARE)
-        seconds = _seconds_per_step(config, plan.order, data, device, num_workers, own, most)
-    return replace(plan, config=completed(config, plan.order.batches_per_epoch), seconds_per_step=seconds)
+        seconds, compiling = _seconds_per_step(config, plan.order, data, device, num_workers, own, most)
+    config = completed(config, plan.order.batches_per_epoch)
+    share = validation_share(plan.steps, config, data, device)
+    return replace(plan, config=config, seconds_per_step=seconds, compiling=compiling, validation_share=share)
 
 
 def _with_first_choices(config: Config, layers: Layers, data: Prepared, device: torch.device) -> Config:
@@ -171,7 +191,7 @@ def _with_first_choices(config: Config, layers: Layers, data: Prepared, device: 
     return changed(config, {**chosen, **flat({"model": data.tokenizer.model_settings})})
 
 
-def _planned(plan: Plan, layers: Layers) -> dict[str, Any]:
+def _planned(plan: Plan, layers: Layers, data: Prepared, device: torch.device) -> dict[str, Any]:
     """Return all settings that a plan chooses, by dotted name; `train.planned` names those that the user left open."""
     config, train, decode, steps = plan.config, plan.config.train, plan.config.decode, plan.steps
     augment = {"data.augment": config.data.augment}
@@ -188,22 +208,27 @@ def _planned(plan: Plan, layers: Layers) -> dict[str, Any]:
         "train.learning_rate": float(f"{rate:.2g}"),
         "train.weight_decay": muon_decay if train.optimizer == "muon" else train.weight_decay,
         "train.warmup_steps": max(1, min(most_warmup, steps // _WARMUP_SHARE)),
-        **dict.fromkeys(INTERVALS, interval(steps)),
+        **intervals(steps, config, data, device),
         "decode.length_penalty": _LENGTH_PENALTY if decode.length_penalty_form == "gnmt" else decode.length_penalty,
     }
     return {**planned, "train.planned": [name for name in planned if name not in layers.above_plan]}
 
 
 def _tokens_on_gpu(step: int, corpus: int) -> int:
-    """Return the target tokens of a step on a GPU: those of the preset, doubled while that is of use."""
-    while 2 * step <= min(_MOST_ON_GPU, corpus // _LEAST_STEPS_A_PASS):
-        step *= 2
-    return step
+    """Return the target tokens of a step on a GPU: at least those of the preset, and more while that is of use."""
+    return max(step, min(_MOST_ON_GPU, corpus // _LEAST_STEPS_A_PASS))
 
 
-def interval(steps: int) -> int:
-    """Return the steps between validations, and between checkpoints, of a run of so many steps."""
-    return min(_MOST_STEPS_BETWEEN, max(_LEAST_STEPS_BETWEEN, steps // _VALIDATIONS))
+def _tokens_in_time(least: int, train: TrainConfig, fitting: float) -> int:
+    """Return the target tokens of a step, fewer than planned if too few steps fit into the time limit.
+
+    Args:
+        least: Target tokens of a step below which it is not made smaller.
+        train: Settings of `[train]`.
+        fitting: Number of steps that fit.
+    """
+    wanted = min(_LEAST_STEPS_ON_GPU, train.max_steps or MOST_STEPS)
+    return min(train.batch_tokens, max(least, int(train.batch_tokens * fitting / wanted)))
 
 
 def _share_of_rate(config: Config) -> float:
@@ -221,34 +246,59 @@ def _seconds_per_step(
     num_workers: int,
     own: OwnParts,
     most: int = _TIMED_STEPS,
-) -> float | None:
-    """Return the seconds per step, measured on (parts of) a few steps; None without enough memory.
+) -> tuple[float | None, float]:
+    """Return the seconds per step, measured on a few steps or parts of them, and the seconds of compiling the step.
 
-    The timed model is discarded. Otherwise what it learned would depend on the clock.
+    Packed steps are timed whole and compiled, all others uncompiled and by parts. The run uses what was compiled,
+    unless its steps become smaller. Without enough memory the first number is None. The timed model is discarded;
+    otherwise what it learned would depend on the clock.
     """
-    train, lengths = config.train.model_copy(update={"compile": False}), data.train.target_lengths
+    workers = Workers()
+    if num_workers > 1 or not is_packed(config, device, data, workers, own):
+        config = changed(config, {"train.compile": False})
     # A GPU takes as long for a small part of a step as for a large one.
-    most_tokens = train.micro_batch_tokens
+    most_tokens = config.train.micro_batch_tokens
     if device.type == "cpu":
         most_tokens = min(most_tokens, _TIMED_TOKENS)
+    begun = time.monotonic()
     try:
         model = own.make_model(config.model).to(device)
-        stepper = Stepper(model, build_optimizer(model, train), train, own=own)
+        optimizer = build_optimizer(model, config.train)
+        batches, stepper = step_makers(model, optimizer, config, data, order, workers, own, lambda _: None)
+        make_step: Any = stepper.step  # takes batches as they are made here
         seconds: list[float] = []
-        start = last = 0.0
+        start = last = compiling = 0.0
         for number in range(min(most, _TIMED_STEPS) + 1):
-            rows = order.rows(number)
-            part = split(rows, lengths, most_tokens)[0]
-            batch = collate(data.train, part, pad_id=config.model.pad_id, bos_id=config.model.bos_id)
-            stepper.step([batch], number=number + 1, rate=0.0)
+            parts, tokens, share = _timed_batches(batches, number, most_tokens)
+            make_step(parts, number=number + 1, rate=0.0, tokens=tokens)
+            stepper.results()  # waits for a GPU
             now = time.monotonic()
-            if number == 0:  # the first step also allocates memory
+            if number == 0:  # the first step also allocates memory and compiles
                 start = now
+                compiling = 0.0 if stepper.is_measured_at_once else now - begun
             else:
-                seconds.append((now - last) / (batch.num_target_tokens / int(lengths[rows].sum())))
+                seconds.append((now - last) / share)
             last = now
             if now - start > _TIMED_SECONDS:
                 break
-        return statistics.median(seconds) / num_workers  # on a GPU more steps than the first load what they call
+        # On a GPU more steps than the first load what they call.
+        return statistics.median(seconds) / num_workers, compiling
     except torch.OutOfMemoryError:  # training itself will report what to do
-        return None
+        return None, 0.0
+
+
+def _timed_batches(batches: PaddedBatches | PackedBatches, step: int, most_tokens: int) -> tuple[list[Any], int, float]:
+    """Return batches of a step, or of padded ones a part; their target tokens, and what fraction of the step they are.
+
+    Args:
+        batches: Batches of the run.
+        step: Steps before it.
+        most_tokens: Most target tokens of a part.
+    """
+    if isinstance(batches, PackedBatches):
+        return *batches.of_step(step), 1.0
+    pairs, model, rows = batches.pairs, batches.config.model, batches.order.rows(step)
+    part = split(rows, pairs.target_lengths, most_tokens)[0]
+    batch = collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id)
+    tokens = batch.num_target_tokens
+    return [batch], tokens, tokens / int(pairs.target_lengths[rows].sum())

@@ -10,6 +10,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from clearhead.bundle import Bundle
 from clearhead.config import Config, TrainConfig
 from clearhead.config.model import OF_THE_TOKENIZER
@@ -20,9 +22,9 @@ from clearhead.data.inputs import ROLES, source_language
 from clearhead.data.prepare import Prepared
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.training.checkpoints import TrainingState
+from clearhead.training.intervals import INTERVALS, intervals
 from clearhead.training.layers import PLANNED, Layers, changed, completed
 from clearhead.training.optimizer import weights_to_train
-from clearhead.training.plan import INTERVALS, interval
 from clearhead.training.schedule import noam_rate
 from clearhead.training.warm_start import with_model
 
@@ -112,7 +114,9 @@ def with_saved(layers: Layers, *, fresh: bool) -> tuple[Layers, Config | None]:
     return layers.with_("saved", values), None if fresh else saved
 
 
-def resume(layers: Layers, saved: Config, data: Prepared, made: TrainingState) -> tuple[Config, BatchOrder, list[str]]:
+def resume(
+    layers: Layers, saved: Config, data: Prepared, made: TrainingState, device: torch.device
+) -> tuple[Config, BatchOrder, list[str]]:
     """Return complete settings of a resumed run, its batches, and the allowed changes of settings as lines to print.
 
     Args:
@@ -120,6 +124,7 @@ def resume(layers: Layers, saved: Config, data: Prepared, made: TrainingState) -
         saved: Settings that the run was last trained with.
         data: Prepared data of the run.
         made: State of the run.
+        device: Device for training.
 
     Raises:
         CheckpointError: If the changes would make it another run; see `allowed_changes`.
@@ -128,7 +133,8 @@ def resume(layers: Layers, saved: Config, data: Prepared, made: TrainingState) -
     layers = layers.with_preset(layers.preset or saved.preset or choose_preset(len(data.train)))
     layers = layers.with_("plan", planned_before(saved)).with_("fixed", {"model": data.tokenizer.model_settings})
     order = data.order(layers.config.train)
-    now = with_intervals(saved, completed(layers.config, order.batches_per_epoch), made, layers.given)
+    now = completed(layers.config, order.batches_per_epoch)
+    now = with_intervals(saved, now, made, layers.given, data, device)
     return now, order, allowed_changes(saved, now, made)
 
 
@@ -138,7 +144,9 @@ def planned_before(saved: Config) -> dict[str, Any]:
     return {name: before[name] for name in (*PLANNED, "train.planned")}
 
 
-def with_intervals(saved: Config, now: Config, made: TrainingState, given: Collection[str]) -> Config:
+def with_intervals(
+    saved: Config, now: Config, made: TrainingState, given: Collection[str], data: Prepared, device: torch.device
+) -> Config:
     """Return the settings of a resumed run, with intervals that suit a new limit where the user left them open.
 
     With the intervals of a short run, a long one would spend half of its time on validations, and `train.patience`
@@ -149,6 +157,8 @@ def with_intervals(saved: Config, now: Config, made: TrainingState, given: Colle
         now: Settings that are requested now, merged with the planned ones.
         made: State of the run: its steps and the time they took.
         given: Dotted names of the settings that the user gives now.
+        data: Prepared data of the run.
+        device: Device for training.
     """
     old, new = saved.train, now.train
     planned = tuple(name for name in new.planned if name not in INTERVALS or name not in given)
@@ -157,7 +167,8 @@ def with_intervals(saved: Config, now: Config, made: TrainingState, given: Colle
     if new.max_minutes is not None and made.step and made.elapsed:
         ends.append(int(made.step * 60 * new.max_minutes / made.elapsed))
     if ends and (old.max_steps, old.max_minutes) != (new.max_steps, new.max_minutes):
-        chosen |= {name: interval(min(ends)) for name in INTERVALS if name in planned}
+        suitable = intervals(min(ends), now, data, device)
+        chosen |= {name: suitable[name] for name in INTERVALS if name in planned}
     return changed(now, chosen)
 
 

@@ -311,7 +311,7 @@ def _prepare_or_resume(
                 + "\n  ".join(changed)
                 + "\nrestore the files, or use another --out, or --fresh to start over"
             )
-        config, order, changes = resume(layers, saved, data, made)
+        config, order, changes = resume(layers, saved, data, made, command.device)
     else:
         data = _prepared(command, run, display)
         display.stage("timing a few steps", 0)

@@ -5,6 +5,7 @@ They run on a GPU; here on the CPU, with attention of packed rows by plain produ
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from clearhead.data.batches import BatchOrder, collate
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import TrainingError
 from clearhead.model import Transformer
-from clearhead.training import step_makers
+from clearhead.training import plan, step_makers
 from clearhead.training.log import read_metrics
 from clearhead.training.optimizer import build_optimizer, optimizer_state
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
@@ -176,7 +177,8 @@ def test_packed_loss_is_one_graph_and_compiled_once(shape):
 @pytest.fixture
 def packed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let runs on the CPU take packed batches, without a compiler."""
-    monkeypatch.setattr(step_makers, "is_packed", lambda *_: True)
+    for module in (step_makers, plan):
+        monkeypatch.setattr(module, "is_packed", lambda *_: True)
     monkeypatch.setattr(step_makers, "has_triton", lambda: True)
     monkeypatch.setattr(step_makers, "PackedStepper", partial(PackedStepper, is_compiled=False))
 
@@ -198,6 +200,11 @@ def test_packed_run_learns_what_a_padded_one_does_and_resumes_exactly(settings, 
     for record, expected in zip(packed, padded, strict=True):
         same = [name for name in expected if name in ("loss", "nll", "grad_norm", "lr", "bleu", "chrf")]
         assert {name: record[name] for name in same} == pytest.approx({name: expected[name] for name in same}, rel=1e-3)
+
+
+def test_packed_steps_are_timed_before_a_packed_run(settings, packed_runs, capsys):
+    assert train_from_values(settings(train={"max_steps": 2})).step == 2
+    assert re.search(r"plan: about 2 steps, .*; compiled the training step in \d+ s;", capsys.readouterr().err)
 
 
 def test_packed_run_that_explodes_ends_before_anything_is_saved(settings, packed_runs):

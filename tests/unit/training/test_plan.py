@@ -28,20 +28,26 @@ CPU = torch.device("cpu")
 def planned(monkeypatch):
     """Return a function that plans for a corpus of pairs of ten tokens, on a machine of a given speed."""
 
-    def plan(values, *, pairs=29_000, kept=None, seconds_per_token=1e-4, spent=0.0, device=CPU):
+    def plan(values, *, pairs=29_000, kept=None, seconds_per_token=1e-4, spent=0.0, device=CPU, compiling=0.0):
         def seconds_per_step(config, *_):
             plan.timed.append(config.preset)
-            return seconds_per_token * config.train.batch_tokens * (config.model.d_model / 128) ** 2
+            per_step = seconds_per_token * config.train.batch_tokens * (config.model.d_model / 128) ** 2
+            return per_step, compiling
 
         monkeypatch.setattr(plan_module, "_seconds_per_step", seconds_per_step)
-        lengths = np.full(pairs, 10, dtype=np.int32)
-        store = SimpleNamespace(source_lengths=lengths, target_lengths=lengths)
-        tokenizer = SimpleNamespace(model_settings={"vocab_size": 1_000})
-        data = Prepared(SizedStore(store), SizedStore(store), tokenizer, report={"train": {"kept": kept or pairs}})
+        data = corpus(pairs, kept)
         return make_plan(Layers().with_("file", {"out": "run", **values}), data, device, spent=spent)
 
     plan.timed = []
     return plan
+
+
+def corpus(pairs, kept=None):
+    """Return prepared data of pairs of ten tokens."""
+    lengths = np.full(pairs, 10, dtype=np.int32)
+    store = SizedStore(SimpleNamespace(source_lengths=lengths, target_lengths=lengths))
+    tokenizer = SimpleNamespace(model_settings={"vocab_size": 1_000})
+    return Prepared(store, store, tokenizer, report={"train": {"kept": kept or pairs}})
 
 
 class SizedStore(SimpleNamespace):
@@ -53,7 +59,7 @@ class SizedStore(SimpleNamespace):
 
 
 # 50 steps a pass over 2,000, 20,000 and 290,000 pairs of 10 tokens hold 400, 4,000 and 58,000 tokens.
-@pytest.mark.parametrize(("pairs", "tokens"), [(2_000, 1_024), (20_000, 2_048), (290_000, 8_192)])
+@pytest.mark.parametrize(("pairs", "tokens"), [(2_000, 1_024), (20_000, 4_000), (290_000, 25_000)])
 def test_a_step_on_a_gpu_is_as_large_as_the_corpus_allows(planned, pairs, tokens):
     values = {"preset": "tiny"}
     plan = planned(values, pairs=pairs, device=torch.device("cuda"))
@@ -65,6 +71,32 @@ def test_a_step_on_a_gpu_is_as_large_as_the_corpus_allows(planned, pairs, tokens
     assert of_user.config.train.batch_tokens == 512
     of_the_paper = planned({"preset": "paper-base"}, pairs=pairs, device=torch.device("cuda"))
     assert of_the_paper.config.train.batch_tokens == 25_000
+
+
+@pytest.mark.parametrize(
+    ("train", "tokens", "steps"),
+    [
+        ({"max_minutes": 90}, 25_000, 0.95 * 5_400 / 2.5),
+        ({"max_minutes": 60}, 22_800, 1_500),  # of 25,000, 1,368 would fit
+        ({"max_minutes": 20}, 7_600, 1_500),
+        ({"max_minutes": 1}, 1_024, 0.95 * 60 / 0.1024),
+        ({"max_minutes": 20, "max_steps": 300}, 25_000, 300),
+        ({"max_minutes": 20, "batch_tokens": 25_000}, 25_000, 456),
+    ],
+)
+def test_enough_steps_on_a_gpu_fit_into_the_time_limit(planned, train, tokens, steps):
+    """A token takes 0.1 ms, so a step of 25,000 takes 2.5 s."""
+    plan = planned({"preset": "tiny", "train": train}, pairs=290_000, device=torch.device("cuda"))
+    assert plan.config.train.batch_tokens == tokens
+    assert plan.steps == pytest.approx(steps, abs=2)
+    assert plan.epochs == pytest.approx(plan.steps / plan.order.batches_per_epoch)
+
+
+def test_compiling_is_taken_from_the_time_limit_and_said(planned):
+    values, gpu = {"preset": "tiny", "train": {"max_minutes": 2}}, torch.device("cuda")
+    plan = planned(values, device=gpu, compiling=40.0)
+    assert plan.steps == planned(values, device=gpu, spent=40.0).steps < planned(values, device=gpu).steps
+    assert "compiled the training step in 40 s" in plan.lines()[1]
 
 
 @pytest.mark.parametrize("values", [{"train": {"max_steps": 700}}, {}, {"train": {"max_steps": 50_000}}])
@@ -259,7 +291,7 @@ def test_too_little_memory_to_time_a_step_stops_nothing(settings, monkeypatch, c
     def step(*_, **__):
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(plan_module, "Stepper", step)
+    monkeypatch.setattr(plan_module, "step_makers", step)
     assert train_from_values(settings(train={"max_steps": 1})).step == 1
     assert re.search(r"plan: about 1 steps, .*validated every 14\n", capsys.readouterr().err)
 
@@ -298,9 +330,8 @@ def test_a_longer_limit_has_longer_intervals(planned, now, made, intervals):
     limits = {"max_steps": None, "max_minutes": None}
     asked = saved.model_copy(update={"train": saved.train.model_copy(update={**limits, **now})})
     step, elapsed = made
-    train = with_intervals(
-        saved, asked, TrainingState(step=step, elapsed=elapsed), {f"train.{name}" for name in now}
-    ).train
+    made, given = TrainingState(step=step, elapsed=elapsed), {f"train.{name}" for name in now}
+    train = with_intervals(saved, asked, made, given, corpus(1_000), CPU).train
     assert (train.validate_every, train.checkpoint_every) == intervals
     assert ("train.validate_every" in train.planned) == ("validate_every" not in now)
     assert "train.checkpoint_every" in train.planned
@@ -309,7 +340,42 @@ def test_a_longer_limit_has_longer_intervals(planned, now, made, intervals):
 def test_intervals_that_a_user_set_stay_with_a_longer_limit(planned):
     saved = planned({"train": {"max_steps": 100, "validate_every": 30, "checkpoint_every": 20}}).config
     longer = saved.model_copy(update={"train": saved.train.model_copy(update={"max_steps": 9_000})})
-    assert with_intervals(saved, longer, TrainingState(step=100, elapsed=60.0), {"train.max_steps"}) == longer
+    made = TrainingState(step=100, elapsed=60.0)
+    assert with_intervals(saved, longer, made, {"train.max_steps"}, corpus(1_000), CPU) == longer
+
+
+@pytest.mark.parametrize(
+    ("device", "values", "steps", "every", "checkpoints"),
+    [
+        # 1,000 sentences are translated and scored: 13,333 tokens, and 30 times as many on a GPU.
+        ("cpu", {}, 400, 50, 50),
+        ("cpu", {"from_model": "m"}, 100, 50, 50),
+        ("cpu", {"from_model": "m"}, 400, 134, 50),  # 5.4 fit, two of them before the first step and of the average
+        ("cpu", {"from_model": "m"}, 3_000, 375, 375),
+        ("cuda", {}, 2_000, 1_000, 250),  # 0.7 fit
+        ("cuda", {}, 20_000, 3_334, 500),  # 7.5 fit, one of them of the average
+        ("cuda", {"from_model": "m"}, 20_000, 4_000, 500),
+    ],
+)
+def test_validations_are_a_bounded_share_of_the_work(planned, device, values, steps, every, checkpoints):
+    train = {"max_steps": steps, "batch_tokens": 1_024}
+    plan = planned({"preset": "tiny", "train": train, **values}, pairs=1_000, device=torch.device(device))
+    train = plan.config.train
+    assert (train.validate_every, train.checkpoint_every) == (every, checkpoints)
+    said = re.search(r"validated every [\d,]+ \((\d+)% of the work\)", plan.lines()[1])
+    assert (said is not None) == (device == "cuda" or "from_model" in values)
+    if said and every > checkpoints and steps / every > 2:
+        assert int(said[1]) <= (15 if device == "cpu" else 10)
+    longer = plan.config.model_copy(update={"train": train.model_copy(update={"max_steps": 10 * steps})})
+    resumed = with_intervals(
+        plan.config, longer, TrainingState(step=steps), {"train.max_steps"}, corpus(1_000), torch.device(device)
+    )
+    fresh = planned(
+        {"preset": "tiny", "train": {"max_steps": 10 * steps, "batch_tokens": 1_024}, **values},
+        pairs=1_000,
+        device=torch.device(device),
+    ).config
+    assert resumed.train.validate_every == fresh.train.validate_every
 
 
 def test_fresh_run_is_planned_again_except_for_set_values(settings, settle):
@@ -343,7 +409,7 @@ def test_settings_of_a_copied_configuration_are_not_planned(settings, settle, tm
 
 def test_timing_leaves_no_trace_in_the_weights(settings, tmp_path, monkeypatch):
     timed = train_from_values(settings(out=str(tmp_path / "timed"), train={"max_steps": 3})).run
-    monkeypatch.setattr(plan_module, "_seconds_per_step", lambda *_: 1e-3)
+    monkeypatch.setattr(plan_module, "_seconds_per_step", lambda *_: (1e-3, 0.0))
     untimed = train_from_values(settings(out=str(tmp_path / "untimed"), train={"max_steps": 3})).run
     assert_same_weights(timed / "model", untimed / "model")
     assert (timed / "config.toml").read_text().replace("untimed", "timed") == (
