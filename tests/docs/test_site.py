@@ -306,7 +306,7 @@ ASK = """async words => {
 def test_the_search_finds_the_words_of_notes(browser, address):
     page = browser.new_page()
     page.goto(f"{address}/index.html")
-    words = [*WORDS, *(word for concept in CONCEPTS for word in concept.words.split("; "))]
+    words = [*WORDS, *(word for concept in CONCEPTS for word in concept.words)]
     escaped = [html.escape(word, quote=False) for word in words]  # as the window of the search passes them on
     counts = dict(zip(words, page.evaluate(ASK, escaped), strict=True))
     assert [word for word, count in counts.items() if not count] == []
