@@ -17,6 +17,7 @@ Name = Literal[
     "optimize",
     "average",
     "info",
+    "runs",
     "verify",
     "export",
     "serve",
@@ -53,6 +54,8 @@ def function_of(name: Name) -> Callable[..., None]:
             from clearhead.cli.average import average as function
         case "info":
             from clearhead.cli.info import info as function
+        case "runs":
+            from clearhead.cli.runs import runs as function
         case "verify":
             from clearhead.cli.verify import verify as function
         case "export":

@@ -107,7 +107,7 @@ def serve(
     their files are replaced.
     """
     paths = _paths(models or [], demo=demo)
-    _require_packages()
+    require_packages("serving")
 
     from clearhead.bundle.model_directory import model_directory
     from clearhead.config import ServeConfig
@@ -156,8 +156,11 @@ def _paths(models: list[str], *, demo: bool) -> list[str]:
     return paths
 
 
-def _require_packages() -> None:
+def require_packages(what: str) -> None:
     """Make sure that the packages of the extra `serve` are installed.
+
+    Args:
+        what: What needs them.
 
     Raises:
         ConfigError: Naming one that is not.
@@ -173,7 +176,7 @@ def _require_packages() -> None:
         if package == "clearhead":
             raise
         raise ConfigError(
-            f"serving needs the package {package}, which is not installed: {pip_install('serve')}"
+            f"{what} needs the package {package}, which is not installed: {pip_install('serve')}"
         ) from None
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearhead.cli.console import notice
 from clearhead.cli.from_settings import option
 from clearhead.cli.options import OUTPUT, OptionGroup, PairFormat, Threads, with_option_groups
+from clearhead.cli.serve import require_packages
 from clearhead.errors import ConfigError
 from clearhead.text.lines import for_terminal
 
@@ -69,6 +74,14 @@ class StartOptions(OptionGroup):
         help="Train also if more than 10 % of the training pairs look wrong (docs/data-doctor.md), or files name "
         "different target languages.",
     )
+    watch: int | None = typer.Option(
+        None,
+        metavar="PORT",
+        min=0,
+        max=65_535,
+        help="Show the run's curves while it trains, in a page for this machine's browsers; 0 chooses a free port.",
+        show_default="no page",
+    )
 
 
 @with_option_groups
@@ -111,12 +124,36 @@ def train(
         ) > 1:
             launch(context.obj, count)
             return
-        result = train_from_values(layers, fresh=start.fresh, workers=met, force_data=start.force_data)
+        with _watched(start.watch if met.is_first else None, Path(layers.config.out or "")):
+            result = train_from_values(layers, fresh=start.fresh, workers=met, force_data=start.force_data)
     if met.is_first:
         run = from_here(result.run)
         typer.echo(for_terminal(f"model:  {run / 'model'}\nreport: {run / 'report.html'}"), err=True)
         if result.outcome is not None:
             typer.echo(for_terminal(result.outcome), err=True)
+
+
+@contextmanager
+def _watched(port: int | None, run: Path) -> Iterator[None]:
+    """Serve a page of the run's progress, if there is a port."""
+    if port is None:
+        yield
+        return
+    require_packages("--watch")
+
+    from clearhead.serving.watch import watched
+    from clearhead.training.report import progress_page
+
+    metrics = run / "metrics.jsonl"
+
+    def version() -> object:
+        with suppress(OSError):  # there is none yet
+            return metrics.stat().st_mtime_ns, metrics.stat().st_size
+        return None
+
+    with watched(port, f"clearhead: {run.name}", partial(progress_page, run), version) as address:
+        notice(f"the run's curves: {address}")
+        yield
 
 
 def _layers(config: Path | None, flags: dict[str, Any], settings: list[str]) -> Layers:

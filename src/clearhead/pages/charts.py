@@ -20,13 +20,15 @@ Curve = Sequence[tuple[float, float]]
 
 _WIDTH, _HEIGHT = 460, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 14, 38
-_COLOURS = ("var(--a)", "var(--b)")
+_COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)", "var(--e)", "var(--f)")
+MOST_CURVES = len(_COLOURS)
+"""Maximum curves of a chart: as many as there are colours to tell them apart."""
 _MOST_HOVERS = 100
 """Maximum number of points of a curve whose values are shown on pointing; a long run has thousands."""
 
 
 def line_chart(title: str, curves: Mapping[str, Curve], *, chosen: Sequence[int] = (), missing: str = "") -> Html:
-    """Return a line chart of one or two curves over training steps. Pointing at a curve shows its values.
+    """Return a line chart of curves over training steps, at most `MOST_CURVES`. Pointing at a curve shows its values.
 
     The vertical axis starts at zero, so that a nearly constant curve looks constant.
 

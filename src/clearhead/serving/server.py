@@ -37,12 +37,13 @@ _SWITCH_SECONDS = 0.0005
 A request changes threads some thirty times; with Python's usual 5 ms it would wait that often for one that is large."""
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, advice: str = "choose another with --host and --port") -> socket.socket:
     """Return a listening socket.
 
     Args:
         host: Name or address.
         port: Port number; 0 chooses any free one.
+        advice: What to do if that is not possible.
 
     Raises:
         ConfigError: If it cannot listen there.
@@ -58,9 +59,7 @@ def bind(host: str, port: int) -> socket.socket:
         if listener is not None:
             listener.close()
         why = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {why}; choose another with --host and --port"
-        ) from None
+        raise ConfigError(f"cannot listen on {host} port {port}: {why}; {advice}") from None
     return listener
 
 

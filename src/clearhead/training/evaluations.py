@@ -33,8 +33,8 @@ class _Score(BaseModel):
     interval: tuple[float, float] | None = None
 
 
-class _Evaluation(BaseModel):
-    """A line of the file."""
+class Evaluation(BaseModel):
+    """Scores of a model on a test set: a line of the file."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -105,7 +105,7 @@ def evaluations(run: Path, model_sha256: str) -> Html:
         run: Run directory.
         model_sha256: Checksum of the published weights.
     """
-    recorded, damaged = _read(run / EVALUATIONS_FILE)
+    recorded, damaged = read_evaluations(run)
     own = [evaluation for evaluation in recorded if evaluation.model_sha256 == model_sha256]
     latest = {
         f"{name}, test: {_names(last)}": f"{score.score:.1f}"
@@ -145,19 +145,19 @@ def evaluations(run: Path, model_sha256: str) -> Html:
     return fill("training_report_parts.html#evaluations", content=joined(parts))
 
 
-def _read(path: Path) -> tuple[list[_Evaluation], int]:
-    """Return the evaluations, and the number of lines that are none."""
+def read_evaluations(run: Path) -> tuple[list[Evaluation], int]:
+    """Return the evaluations of a run, and the number of lines that are none."""
     recorded, damaged = [], 0
     with suppress(OSError):  # there is no file
-        for _, value in read_json_lines(path):
+        for _, value in read_json_lines(run / EVALUATIONS_FILE):
             try:
-                recorded.append(_Evaluation.model_validate(value))
+                recorded.append(Evaluation.model_validate(value))
             except ValidationError:
                 damaged += 1
     return recorded, damaged
 
 
-def _names(evaluation: _Evaluation) -> str:
+def _names(evaluation: Evaluation) -> str:
     return ", ".join(evaluation.files)
 
 

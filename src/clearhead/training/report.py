@@ -31,6 +31,7 @@ from clearhead.pages.parts import (
 )
 from clearhead.text.quality_flags import KINDS
 from clearhead.training.evaluations import evaluations
+from clearhead.training.log import read_metrics
 from clearhead.translation.result import Translation
 
 _NUM_SAMPLES = 20
@@ -43,6 +44,7 @@ _NUM_RANKED = 10
 _NUM_DETAILS = 5
 _MOST_BARS = 8
 _MOST_STEPS = 6
+_SCORES = (("BLEU", "bleu"), ("chrF", "chrf"), ("perplexity", "ppl"))
 _NONE = "No translation is short enough for a small picture."
 _ATTENTION = (
     "Rows are written, columns read; a stronger colour is more. Shown is {}, which tells best which words belong "
@@ -150,6 +152,37 @@ def write_report(
         settings=folded("Settings", _preformatted(config.to_toml())),
     )
     write_text(path, page)
+
+
+def progress_page(run: Path) -> Html:
+    """Return the content of a page of a run in progress: the latest scores, and the curves until now.
+
+    Args:
+        run: Run directory; what is not there yet is left out.
+
+    Raises:
+        ClearheadError: If its settings or its log cannot be read.
+    """
+    config = Config.load(run / "config.toml") if (run / "config.toml").exists() else None
+    metrics = read_metrics(run / "metrics.jsonl")
+    charts, more_charts = _line_charts(metrics, ())
+    last = metrics[-1] if metrics else None
+    steps = config.train.max_steps if config else None
+    state = "The text is prepared, or the first steps are made." if last is None else f"Step {last['step']:,}"
+    if last is not None:
+        of = f" of {steps:,}" if steps else ""
+        state += f"{of}, {last['elapsed'] / 60:.1f} minutes of training."
+    validations = [record for record in metrics if record["split"] == "valid"]
+    latest = {f"{name}, validation": f"{one[key]:.1f}" for one in validations[-1:] for name, key in _SCORES}
+    return fill(
+        "watch_content.html",
+        name=run.name,
+        state=state,
+        scores=scores(latest) if latest else Html(),
+        curves=joined(charts),
+        more_curves=folded("More curves", _charts(more_charts)),
+        settings=folded("Settings", _preformatted(config.to_toml())) if config else Html(),
+    )
 
 
 def _line_charts(metrics: Sequence[Mapping[str, Any]], chosen: Sequence[int]) -> tuple[list[Html], list[Html]]:

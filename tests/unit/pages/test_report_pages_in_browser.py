@@ -18,6 +18,7 @@ from clearhead.formats import SentencePair
 from clearhead.inspection.explanation import Explanation
 from clearhead.text.quality_flags import KINDS, Flag
 from clearhead.training.report import Answer, Judged, LearnedPair, write_report
+from clearhead.training.runs import RunSummary, write_runs_page
 from clearhead.translation.result import Translation
 from clearhead.translation.review_page import TranslationReport
 from every_run import slow
@@ -86,7 +87,37 @@ def translation_report(path: Path) -> None:
     path.write_text(report.page("path.txt"), encoding="utf-8")
 
 
-REPORTS = {"run": run_report, "doctor": doctor_report, "translation": translation_report}
+def runs_page(path: Path) -> None:
+    def summary(number: int) -> RunSummary:
+        metrics = [
+            {
+                "split": split,
+                "step": 25 * step,
+                "measured_on": "5a",
+                "nll": 3.0 / number,
+                "bleu": 5.0,
+                "chrf": step / number,
+            }
+            for step in range(1, 9)
+            for split in ("train", "valid")
+        ]
+        settings = {"data": {"pairs": [f"{LONG[:90]}-{number}.tsv"]}, "train": {"seed": number}}
+        return RunSummary(
+            path=Path(f"runs/a-long-name-of-a-run-{number}"),
+            config=Config.from_dict(settings),
+            is_finished=number % 2 == 0,
+            num_pairs=10_000 * number,
+            vocabulary="5a" * 32,
+            records=metrics,
+            published={},
+            evaluations=[],
+            problems=[LONG[:200]] if number == 2 else [],
+        )
+
+    write_runs_page(path, [summary(number) for number in range(1, 7)])
+
+
+REPORTS = {"run": run_report, "runs": runs_page, "doctor": doctor_report, "translation": translation_report}
 
 
 @pytest.fixture(params=REPORTS)

@@ -1,0 +1,86 @@
+"""A page that changes, served to this machine's browsers by a thread: the progress of a training run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from clearhead.errors import ClearheadError
+from clearhead.pages import Html, content_policy, fill, script, style
+from clearhead.pages.parts import paragraph
+from clearhead.serving.server import bind
+
+_HOST = "127.0.0.1"
+_LOOK_SECONDS = 1.0
+"""Seconds between two looks at whether the page has changed."""
+
+
+@contextmanager
+def watched(port: int, title: str, page: Callable[[], Html], version: Callable[[], object]) -> Iterator[str]:
+    """Serve a page on the loopback interface, and yield its address; browsers show each new version at once.
+
+    Args:
+        port: Port number; 0 chooses any free one.
+        title: Title of the page.
+        page: Returns the content as it is now; called in threads.
+        version: Returns a value that differs when the content has changed; called every second for each browser.
+
+    Raises:
+        ConfigError: If it cannot listen on the port.
+    """
+    listener = bind(_HOST, port, advice="choose another port with --watch")
+    ended = threading.Event()
+    app = _application(title, page, version, ended)
+    config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="watch")
+    thread.start()
+    try:
+        yield f"http://{_HOST}:{listener.getsockname()[1]}/"
+    finally:
+        ended.set()
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def _application(
+    title: str, page: Callable[[], Html], version: Callable[[], object], ended: threading.Event
+) -> Starlette:
+    script_text, style_text = script("watch/main.js"), style("report.css")
+    # The charts have style attributes, which a policy can only allow all together.
+    policy = content_policy("connect-src 'self'", styles=["'unsafe-inline'"], scripts=[script_text])
+    headers = {"content-security-policy": policy, "cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+    def show(_: Request) -> Response:
+        try:
+            content = page()
+        except ClearheadError as error:
+            content = paragraph(str(error))
+        text = fill("watch.html", title=title, style=style_text, script=script_text, content=content)
+        return HTMLResponse(text, headers=headers)
+
+    async def changes() -> AsyncIterator[str]:
+        shown = await asyncio.to_thread(version)
+        while not ended.is_set():
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = await asyncio.to_thread(version)
+            yield ": alive\n\n" if now == shown else "data: changed\n\n"
+            shown = now
+        yield "event: ended\ndata:\n\n"
+
+    def events(_: Request) -> Response:
+        return StreamingResponse(changes(), media_type="text/event-stream", headers=headers)
+
+    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=["localhost", _HOST], www_redirect=False)
+    return Starlette(routes=[Route("/", show), Route("/events", events)], middleware=[hosts])
