@@ -1,4 +1,4 @@
-"""A little of every attack, so that the campaign keeps working, and all of it in the slow suite.
+"""A little of every attack, so that the campaign keeps working; `make attack` runs all of it.
 
 The ordinary suite has the attacks that need no process of their own, in this process.
 """
@@ -75,9 +75,3 @@ def test_a_few_cases_of_an_attack_that_needs_no_process_find_nothing(part, here)
 @pytest.mark.parametrize("part", PARTS)
 def test_a_few_cases_of_every_attack_find_nothing(part, children, stock):
     check(part, attack_of(part).few, children, stock)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
-def test_the_whole_campaign_finds_nothing(part, children, stock):
-    check(part, attack_of(part).full, children, stock)
