@@ -32,7 +32,7 @@ _are_bf16 = ContextVar("_are_bf16", default=False)
 
 @contextmanager
 def bf16_products() -> Iterator[None]:
-    """Round the products of the linear layers and the loss in this context, and of their gradients later.
+    """Round the products of the linear layers in this context, and of their gradients later.
 
     On a CPU without bfloat16 instructions nothing is rounded, because it would take many times as long as float32.
     """

@@ -23,37 +23,36 @@ from torch.nn import functional
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.data.batches import TokenLinks
 from clearhead.errors import ConfigError
-from clearhead.kernels.bf16_linear import ROUNDED_ROWS, are_products_bf16, bf16_product
+from clearhead.kernels.bf16_linear import ROUNDED_ROWS, bf16_product
 
 GUIDED_HEAD = 0
 """Index of the guided head in its layer. Any index will do: before training all heads are equivalent."""
 
-# Rows of logits held at once: few enough to stay in the processor's cache, many enough for fast matrix products.
 _CHUNK = ROUNDED_ROWS
+"""Rows of logits held at once on a CPU: few enough to stay in its cache, many enough for fast matrix products."""
+
+_CHUNK_BYTES = 256 * 2**20
+"""Bytes of float32 logits held at once on a GPU: 2,048 rows for a vocabulary of 32,000. It is not measured."""
 
 
 def label_smoothed_cross_entropy(
     logits: Float[Tensor, "N V"],
     target: Int[Tensor, " N"],
     smoothing: float,
-    is_token: Bool[Tensor, " N"] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return the smoothed loss and the plain negative log-likelihood, both summed over the tokens, in nats.
 
-    `train` runs its twin `chunked_cross_entropy`, which holds fewer logits; with `plain=True`, `--plain`, a model of
-    the program's own, and in bfloat16 on a GPU, this one. tests/unit/training/test_loss.py holds them equal.
+    `train` runs its twin `chunked_cross_entropy`, which holds fewer logits; with `plain=True`, `--plain` and a model of
+    the program's own, this one. tests/unit/training/test_loss.py holds them equal.
 
     Args:
         logits: Unnormalised log-probabilities over the vocabulary at each target token.
         target: Reference tokens.
         smoothing: Probability mass eps spread over the vocabulary.
-        is_token: False at rows that do not count; all do if not given.
     """
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
     log_probs = logits.float().log_softmax(dim=-1)
     of_target, mean = log_probs.gather(-1, target.long().unsqueeze(-1)).squeeze(-1), log_probs.mean(dim=-1)  # (N,)
-    if is_token is not None:
-        of_target, mean = torch.where(is_token, of_target, 0.0), torch.where(is_token, mean, 0.0)
     nll = -of_target.sum()
     return (1.0 - smoothing) * nll - smoothing * mean.sum(), nll.detach()
 
@@ -64,10 +63,14 @@ def chunked_cross_entropy(
     bias: Float[Tensor, " V"] | None,
     target: Int[Tensor, " N"],
     smoothing: float,
+    is_token: Bool[Tensor, " N"] | None = None,
+    *,
+    is_bf16: bool = False,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return `label_smoothed_cross_entropy` of `states @ weight.T + bias` without holding all logits in memory.
 
-    A few rows of logits at a time are turned into their loss and, in place, their gradient, and are then dropped.
+    A few rows of logits at a time are turned into their loss and, in place, their gradient, and are then dropped. The
+    number of rows follows from shapes alone, so that torch.compile makes one graph of it. Call it outside autocast.
 
     Args:
         states: Decoder states.
@@ -75,30 +78,49 @@ def chunked_cross_entropy(
         bias: Bias of the output projection; None if it has none, as in the paper.
         target: Reference tokens.
         smoothing: Probability mass eps spread over the vocabulary.
+        is_token: False at rows that do not count; all do if not given.
+        is_bf16: Whether to round the products to bfloat16; on a CPU those of whole blocks of rows alone.
     """
-    loss, nll = _ChunkedCrossEntropy.apply(states, weight, bias, target, smoothing)  # type: ignore[no-untyped-call]
+    states = states.to(weight.dtype)  # bfloat16 has too few bits for the sums below
+    counts = torch.ones_like(target, dtype=weight.dtype)
+    if is_token is not None:
+        states, counts = torch.where(is_token[:, None], states, 0.0), is_token.to(weight.dtype)
+    inputs = states, weight, bias, target, counts, smoothing, is_bf16
+    loss, nll = _ChunkedCrossEntropy.apply(*inputs)  # type: ignore[no-untyped-call]
     return loss, nll
+
+
+def _rows_at_once(weight: Float[Tensor, "V D"]) -> int:
+    if weight.device.type == "cpu":
+        return _CHUNK
+    return max(_CHUNK, _CHUNK_BYTES // (4 * weight.size(0)) // _CHUNK * _CHUNK)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        counts: Tensor,
+        smoothing: float,
+        is_bf16: bool,
     ) -> tuple[Tensor, Tensor]:
         # With z the logits of a row, the loss is log sum exp(z) - (1 - eps) z[target] - eps mean(z). Its gradient with
         # respect to z is softmax(z) - (1 - eps) one-hot(target) - eps / V. Only the softmax is as wide as the
         # vocabulary and differs from row to row. It is left unnormalised, and everything else is a product of thin
-        # matrices.
-        share = smoothing / weight.size(0)
-        are_rounded = are_products_bf16()
-        rounded_weight = weight.bfloat16() if are_rounded else weight
+        # matrices. Rows that do not count have states of 0, and so no part in the gradient of the weight.
+        share, rows = smoothing / weight.size(0), _rows_at_once(weight)
+        rounded_weight = weight.bfloat16() if is_bf16 else weight
         grad_states = torch.empty_like(states)
         grad_weight = torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         log_normalisers = states.new_empty(states.size(0))
-        for start in range(0, states.size(0), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            is_rounded = are_rounded and start + _CHUNK <= states.size(0)
+        for start in range(0, states.size(0), rows):
+            part = slice(start, start + rows)
+            is_rounded = is_bf16 and (start + rows <= states.size(0) or weight.device.type != "cpu")
             if is_rounded:
                 logits = bf16_product(states[part], rounded_weight.t()).float()  # (n, V)
                 if bias is not None:
@@ -117,7 +139,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 torch.mm(exponentials, weight, out=grad_states[part]).div_(total)
                 grad_weight.addmm_(exponentials.t(), states[part] / total)
             if grad_bias is not None:
-                grad_bias.addmv_(exponentials.t(), total.reciprocal()[:, 0])
+                grad_bias.addmv_(exponentials.t(), counts[part] / total[:, 0])
 
         true_rows = functional.embedding(target, weight)  # (N, D)
         true_logits = (states * true_rows).sum(dim=-1)  # (N,)
@@ -127,11 +149,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_weight.index_add_(0, target, states, alpha=smoothing - 1.0)
         if bias is not None and grad_bias is not None:
             true_logits, mean_logits = true_logits + bias[target], mean_logits + bias.mean()
-            grad_bias.sub_(share * len(target))
-            grad_bias.index_add_(0, target, torch.ones_like(true_logits), alpha=smoothing - 1.0)
-        nll = (log_normalisers - true_logits).sum(dtype=torch.float64)
+            grad_bias.sub_(share * counts.sum(dtype=torch.float64))
+            grad_bias.index_add_(0, target, counts, alpha=smoothing - 1.0)
+        nll = ((log_normalisers - true_logits) * counts).sum(dtype=torch.float64)
         # Cross-entropy with the uniform distribution.
-        uniform = (log_normalisers - mean_logits).sum(dtype=torch.float64)
+        uniform = ((log_normalisers - mean_logits) * counts).sum(dtype=torch.float64)
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
         loss = ((1.0 - smoothing) * nll + smoothing * uniform).to(states.dtype)
         nll = nll.to(states.dtype)
@@ -139,10 +161,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
-        grad_states, grad_weight, grad_bias = ctx.saved_tensors
-        scale = grad_outputs[0]
-        return grad_states * scale, grad_weight * scale, None if grad_bias is None else grad_bias * scale, None, None
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
+        gradients = (None if gradient is None else gradient * grad_outputs[0] for gradient in ctx.saved_tensors)
+        return *gradients, None, None, None, None
 
 
 def guided_layer(train: TrainConfig, model: ModelConfig) -> int:

@@ -7,7 +7,6 @@ loss or gradient is unusable changes no weights, nor does any later step, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 
 import torch
 from jaxtyping import Float, Int32
@@ -17,22 +16,25 @@ from clearhead.config import TrainConfig
 from clearhead.kernels.cuda_graphs import GraphRecorder
 from clearhead.model.packing import Packing
 from clearhead.model.transformer import Transformer
-from clearhead.training.loss import label_smoothed_cross_entropy
+from clearhead.training.loss import chunked_cross_entropy
 from clearhead.training.packed_batches import PackedShape, PackedTensors
-from clearhead.training.step import StepResult, most_nll, random_seed, wrong_step
+from clearhead.training.step import StepResult, model_products, most_nll, random_seed, wrong_step
 
 _WARM_UPS = 3
 """Steps before the CUDA graph is recorded: they compile, choose kernels and allocate what stays."""
 
 
 def packed_loss(
-    model: Transformer, batch: PackedTensors, smoothing: float
+    model: Transformer, batch: PackedTensors, smoothing: float, *, is_bf16: bool = False
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return the smoothed loss and the plain negative log-likelihood of a packed batch, summed over target tokens."""
     packing = Packing.of(batch.source_side, batch.target_side)
-    logits = model.output_proj(model.packed_states(batch.source, batch.target_in, packing))  # (T, V)
-    is_token = batch.target_out != model.config.pad_id
-    return label_smoothed_cross_entropy(logits, batch.target_out, smoothing, is_token)
+    with model_products(batch.source.device, is_bf16=is_bf16):
+        states = model.packed_states(batch.source, batch.target_in, packing)  # (T, D)
+    is_token, output = batch.target_out != model.config.pad_id, model.output_proj
+    return chunked_cross_entropy(
+        states, output.weight, output.bias, batch.target_out, smoothing, is_token, is_bf16=is_bf16
+    )
 
 
 class PackedStepper:
@@ -127,9 +129,8 @@ class PackedStepper:
         return results
 
     def _add_gradient(self) -> None:
-        is_gpu = self.device.type == "cuda"
-        with torch.autocast("cuda", dtype=torch.bfloat16) if is_gpu else nullcontext():
-            loss, nll = self._loss(self.model, self._batch, self.config.label_smoothing)
+        is_bf16 = self.precision == "bf16"
+        loss, nll = self._loss(self.model, self._batch, self.config.label_smoothing, is_bf16=is_bf16)
         (loss / self._tokens).backward()
         self._measured.narrow(0, 0, 2).add_(torch.stack([loss.detach(), nll]))
 

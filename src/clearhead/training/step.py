@@ -67,6 +67,13 @@ def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
     return config.precision == "auto" and has_fast_bf16(device) and not is_compiled_cpu
 
 
+def model_products(device: torch.device, *, is_bf16: bool) -> AbstractContextManager[object]:
+    """Return a context in which a model's matrix products are in bfloat16, or, unless `is_bf16`, as they are."""
+    if not is_bf16:
+        return nullcontext()
+    return bf16_products() if device.type == "cpu" else torch.autocast(device.type, dtype=torch.bfloat16)
+
+
 def most_nll(vocab_size: int) -> float:
     """Return the negative log-likelihood per token, in nats, from which on a step is refused.
 
@@ -193,7 +200,7 @@ class Stepper:
                 self.workers.accumulating(self._loss, is_last=count == len(parts)),
                 self._computing(seed, batch),
             ):
-                with self._precision():
+                with model_products(self.device, is_bf16=self.is_bf16):
                     head = HeadOnSource(self._guided_layer, GUIDED_HEAD)
                     recorder = NOTHING if batch.links is None else Recorder(head=head)
                     if self._takes_logits and recorder is NOTHING:
@@ -251,11 +258,6 @@ class Stepper:
         # A store has fewer than 2**32 pairs. Copies of a pair in one step drop different elements.
         return drawn_by_row(seed, [row + (copy << 32) for row, copy in zip(batch.rows, batch.copies, strict=True)])
 
-    def _precision(self) -> AbstractContextManager[object]:
-        if not self.is_bf16:
-            return nullcontext()
-        return bf16_products() if self.device.type == "cpu" else torch.autocast("cuda", dtype=torch.bfloat16)
-
 
 class Loss(nn.Module):
     """Training loss. It contains the model, so that PyTorch knows whose gradients to reduce.
@@ -297,7 +299,8 @@ class Loss(nn.Module):
                     "the tokens, as clearhead.training.loss.label_smoothed_cross_entropy does"
                 )
             return losses
-        states, output = outputs, self.model.output_proj
-        if self.is_bf16 and states.device.type == "cuda":
-            return label_smoothed_cross_entropy(output(states), target, self.smoothing)
-        return chunked_cross_entropy(states, output.weight, output.bias, target, self.smoothing)
+        output = self.model.output_proj
+        with torch.autocast(target.device.type, enabled=False):
+            return chunked_cross_entropy(
+                outputs, output.weight, output.bias, target, self.smoothing, is_bf16=self.is_bf16
+            )
