@@ -28,6 +28,9 @@ from clearhead.errors import ClearheadError
 NONE = 2**30
 """Start of an empty range; its end is 0. So the first start and the last end of a block of rows ignore it."""
 
+NEEDED = "triton (pip install triton), a C compiler (gcc or clang) and Python.h"
+"""What the Triton kernels need."""
+
 HEAD_WIDTHS = (16, 32, 64, 128, 256)
 """Widths of a head that the Triton kernels can compute."""
 
@@ -99,9 +102,7 @@ def _runs_triton(q: Float[Tensor, "T H K"]) -> bool:
 @cache
 def _triton_form() -> Any:
     if not has_triton():
-        raise ClearheadError(
-            "packed attention on a GPU needs Triton (pip install triton), a C compiler (gcc, clang) and Python.h"
-        )
+        raise ClearheadError(f"packed attention on a GPU needs {NEEDED}")
     from clearhead.kernels import packed_attention_triton  # Triton takes half a second
 
     return packed_attention_triton

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +32,7 @@ from clearhead.training.publish import SideFilesOf, publish
 from clearhead.training.run_directory import MODEL_BEFORE
 from clearhead.training.schedule import learning_rate
 from clearhead.training.signals import StopSignals
-from clearhead.training.step_makers import step_makers
+from clearhead.training.steps import Steps
 from clearhead.training.validation import (
     Validation,
     is_better,
@@ -92,9 +91,9 @@ class Loop:
             self.workers.shard(self.model, layers, methods=("encode", "states"))
         self.optimizer = build_optimizer(self.model, config.train)
         parts = self.model, self.optimizer, config, self.data, self.order, self.workers, self.own
-        self.batches, self.stepper = step_makers(*parts, self.display.say)
+        self.steps = Steps(*parts, self.display.say)
         self.state = TrainingState(
-            device=self.device.type, threads=torch.get_num_threads(), precision=self.stepper.precision
+            device=self.device.type, threads=torch.get_num_threads(), precision=self.steps.precision
         )
         self.attention_log = AttentionLog(self.run, self.data.valid, config.model)
         self._measured_on = measured_on(self.data.report, config.train.validate_sentences, config.decode)
@@ -178,26 +177,25 @@ class Loop:
             # Step 0 is ranked like every later step, and once it is saved the run no longer needs the initial model.
             self._save(self._validate(log))
         self._measure_best_again(log)
-        is_compiling = not self.stepper.is_measured_at_once
-        make_step: Any = self.stepper.step  # takes batches as `self.batches` has them
         begun, first, is_timed = time.monotonic(), self.state.step, False  # not `elapsed`, which has the preparation
+        is_first = True
         while (ended_by := self.state.ended_by(train)) is None:
             before = time.monotonic()
             number = self.state.step + 1
             rate = learning_rate(number, train, d_model=self.config.model.d_model, progress=self.state.progress(train))
             self.workers.begin("a step")
-            parts, tokens = self.batches.of_step(self.state.step)
             with self._explained():
-                make_step(parts, number=number, rate=rate, tokens=tokens)
-            if is_compiling:
+                tokens = self.steps.make(number, rate)
+            if is_first and self.steps.form == "compiled":
                 self.display.say(f"compiled the training step in {time.monotonic() - before:.0f} s")
-                is_compiling, begun, first = False, time.monotonic(), number
+                begun, first = time.monotonic(), number
+            is_first = False
             self.state.step += 1
             self.state.target_tokens += tokens
             self._tick()
             self._unread_seconds += time.monotonic() - before
             is_recorded = self.state.step % _STEPS_BETWEEN_RECORDS == 0
-            if is_recorded or self.stepper.is_measured_at_once:
+            if is_recorded or self.steps.form == "padded":
                 self._read()
                 self._show()
             if is_recorded:
@@ -279,7 +277,7 @@ class Loop:
         """
         start = time.monotonic()
         with self._explained():
-            results = self.stepper.results()
+            results = self.steps.results()
         seconds, self._unread_seconds = self._unread_seconds + time.monotonic() - start, 0.0
         for result in results:
             self.state.window.add(result, seconds / len(results))
@@ -293,7 +291,7 @@ class Loop:
         except torch.OutOfMemoryError:
             raise TrainingError(
                 f"the device ran out of memory at step {self.state.step + 1}; lower train.micro_batch_tokens "
-                f"({self.config.train.micro_batch_tokens}), and run the command again"
+                f"({self.steps.micro_batch_tokens}), and run the command again"
             ) from None
         except LostWorkerError:
             raise

@@ -48,9 +48,6 @@ class PackedStepper:
         is_compiled: Whether to compile the pass.
     """
 
-    is_measured_at_once = False
-    """Whether a step ends when its measurements are known."""
-
     def __init__(
         self,
         model: Transformer,
@@ -127,6 +124,10 @@ class PackedStepper:
                 raise wrong_step(results[-1], number, rate, self.model.config.vocab_size)
         self._unread.clear()
         return results
+
+    def release_optimizer(self) -> None:
+        """Make the optimiser fit for a stepper of padded batches."""
+        self.optimizer.found_inf = None  # type: ignore[attr-defined]
 
     def _add_gradient(self) -> None:
         is_bf16 = self.precision == "bf16"

@@ -10,12 +10,14 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from clearhead.config import MOST_STEPS, Config, TrainConfig
 from clearhead.config.nested import flat
 from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
-from clearhead.data.batches import BatchOrder, collate, split
+from clearhead.data.batches import Batch, BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
 from clearhead.training.distributed import Workers
@@ -24,7 +26,8 @@ from clearhead.training.layers import Layers, changed, completed, default_steps
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.progress import done_by
-from clearhead.training.step_makers import PackedBatches, PaddedBatches, is_packed, step_makers
+from clearhead.training.step import Stepper
+from clearhead.training.steps import Steps, is_packed
 
 _ENOUGH_TOKENS = {"small": 25_000_000, "paper-base": 500_000_000}
 """Target tokens that each preset must see in training to be better than the smaller ones."""
@@ -264,18 +267,23 @@ def _seconds_per_step(
     try:
         model = own.make_model(config.model).to(device)
         optimizer = build_optimizer(model, config.train)
-        batches, stepper = step_makers(model, optimizer, config, data, order, workers, own, lambda _: None)
-        make_step: Any = stepper.step  # takes batches as they are made here
+        steps = Steps(model, optimizer, config, data, order, workers, own, lambda _: None)
         seconds: list[float] = []
         start = last = compiling = 0.0
         for number in range(min(most, _TIMED_STEPS) + 1):
-            parts, tokens, share = _timed_batches(batches, number, most_tokens)
-            make_step(parts, number=number + 1, rate=0.0, tokens=tokens)
-            stepper.results()  # waits for a GPU
+            share = 1.0
+            if isinstance(steps.stepper, Stepper):
+                rows = order.rows(number)
+                batch = _part(rows, config, data, most_tokens)
+                share = batch.num_target_tokens / int(data.train.target_lengths[rows].sum())
+                steps.stepper.step([batch], number=number + 1, rate=0.0)
+            else:
+                steps.make(number + 1, rate=0.0)
+            steps.results()  # waits for a GPU
             now = time.monotonic()
             if number == 0:  # the first step also allocates memory and compiles
                 start = now
-                compiling = 0.0 if stepper.is_measured_at_once else now - begun
+                compiling = now - begun if steps.form == "compiled" else 0.0
             else:
                 seconds.append((now - last) / share)
             last = now
@@ -287,18 +295,14 @@ def _seconds_per_step(
         return None, 0.0
 
 
-def _timed_batches(batches: PaddedBatches | PackedBatches, step: int, most_tokens: int) -> tuple[list[Any], int, float]:
-    """Return batches of a step, or of padded ones a part; their target tokens, and what fraction of the step they are.
+def _part(rows: NDArray[np.int64], config: Config, data: Prepared, most_tokens: int) -> Batch:
+    """Return the first part of a padded step.
 
     Args:
-        batches: Batches of the run.
-        step: Steps before it.
-        most_tokens: Most target tokens of a part.
+        rows: Pairs of the step.
+        config: Complete settings.
+        data: Prepared pairs.
+        most_tokens: Most target tokens of the part.
     """
-    if isinstance(batches, PackedBatches):
-        return *batches.of_step(step), 1.0
-    pairs, model, rows = batches.pairs, batches.config.model, batches.order.rows(step)
-    part = split(rows, pairs.target_lengths, most_tokens)[0]
-    batch = collate(pairs, part, pad_id=model.pad_id, bos_id=model.bos_id)
-    tokens = batch.num_target_tokens
-    return [batch], tokens, tokens / int(pairs.target_lengths[rows].sum())
+    part = split(rows, data.train.target_lengths, most_tokens)[0]
+    return collate(data.train, part, pad_id=config.model.pad_id, bos_id=config.model.bos_id)

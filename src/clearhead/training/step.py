@@ -159,9 +159,6 @@ class Stepper:
             self._encode = torch.compile(model.encode, dynamic=True)
             self._states = torch.compile(model.states, dynamic=True)
 
-    is_measured_at_once = True
-    """Whether a step ends when its measurements are known."""
-
     @property
     def precision(self) -> str:
         """Precision of matrix products, `bf16` or `fp32`."""

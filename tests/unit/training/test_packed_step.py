@@ -6,9 +6,11 @@ They run on a GPU; here on the CPU, with attention of packed rows by plain produ
 from __future__ import annotations
 
 import re
+import subprocess
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import numpy as np
@@ -22,7 +24,7 @@ from clearhead.data.batches import BatchOrder, collate
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import TrainingError
 from clearhead.model import Transformer
-from clearhead.training import plan, step_makers
+from clearhead.training import plan, steps
 from clearhead.training.log import read_metrics
 from clearhead.training.optimizer import build_optimizer, optimizer_state
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
@@ -31,7 +33,7 @@ from clearhead.training.packed_step import PackedStepper, packed_loss
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
 from processes import call, finish, start
-from small_runs import assert_same_weights, train_arguments, weights
+from small_runs import QUICK, assert_same_weights, train_arguments, weights
 
 SPECIAL = {"pad_id": 0, "bos_id": 1}
 SIZES = {"vocab_size": 41, "d_model": 32, "d_ff": 24, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 3}
@@ -132,7 +134,7 @@ def test_parts_of_all_steps_have_one_size_and_few_of_their_rows_are_fill(tmp_pat
     skewed = PairStore.open(tmp_path / "skewed.arrow")
     train = TrainConfig(batch_tokens=batch_tokens, micro_batch_tokens=4_096, accumulate=least)
     order = BatchOrder(skewed.source_lengths, skewed.target_lengths, batch_tokens=batch_tokens, seed=5)
-    batches = step_makers.PackedBatches(skewed, order, Config(train=train), is_pinned=False)
+    batches = steps.PackedBatches(skewed, order, Config(train=train), is_pinned=False)
     used, parts = np.zeros(2), list[Tensor]()
     for step in range(2 * order.batches_per_epoch):
         of_step, tokens = batches.of_step(step)
@@ -177,10 +179,10 @@ def test_packed_loss_is_one_graph_and_compiled_once(shape):
 @pytest.fixture
 def packed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let runs on the CPU take packed batches, without a compiler."""
-    for module in (step_makers, plan):
+    for module in (steps, plan):
         monkeypatch.setattr(module, "is_packed", lambda *_: True)
-    monkeypatch.setattr(step_makers, "has_triton", lambda: True)
-    monkeypatch.setattr(step_makers, "PackedStepper", partial(PackedStepper, is_compiled=False))
+    monkeypatch.setattr(steps, "has_triton", lambda: True)
+    monkeypatch.setattr(steps, "PackedStepper", lambda *parts, is_compiled: PackedStepper(*parts, is_compiled=False))
 
 
 def test_packed_run_learns_what_a_padded_one_does_and_resumes_exactly(settings, packed_runs, monkeypatch, tmp_path):
@@ -211,6 +213,69 @@ def test_packed_run_that_explodes_ends_before_anything_is_saved(settings, packed
     values = settings(train={"learning_rate": 1e9, "schedule": "constant", "warmup_steps": 1, "clip_norm": 0.0})
     with pytest.raises(TrainingError, match=r"stopped at step \d: .*no checkpoint was written yet"):
         train_from_values(values)
+
+
+class CompilationError(Exception):
+    """An error of a compiler, by its module's name."""
+
+    __module__ = "triton.compiler.errors"
+
+
+def failing_compiler(kind: str) -> None:
+    try:
+        if kind == "wrapped":
+            raise CompilationError("at 7:12")
+        if kind == "a missing program":
+            subprocess.run(["no-such-compiler"], check=True)
+    except CompilationError as error:
+        raise RuntimeError("inside") from error
+    raise {"an error of the step": ValueError, "memory": torch.OutOfMemoryError}[kind]("wrong")
+
+
+class FailingStepper(PackedStepper):
+    """A stepper whose forms in `failing` raise what a compiler raises."""
+
+    failing: ClassVar[set[bool]] = {True}
+    kind = "wrapped"
+
+    def __init__(self, *parts: Any, is_compiled: bool) -> None:
+        super().__init__(*parts, is_compiled=False)
+        self._is_failing = is_compiled in self.failing
+
+    def step(self, *parts: Any, **options: Any) -> Any:
+        if self._is_failing:
+            failing_compiler(self.kind)
+        return super().step(*parts, **options)
+
+
+@pytest.mark.parametrize(
+    ("failing", "kind", "named"),
+    [
+        ({True}, "wrapped", "CompilationError: at 7:12"),
+        ({True, False}, "a missing program", "FileNotFoundError: .*no-such-compiler"),
+    ],
+)
+def test_run_continues_without_a_compiler_that_fails(
+    settings, packed_runs, monkeypatch, capsys, tmp_path, failing, kind, named
+):
+    values = settings(out=str(tmp_path / "whole"), train=QUICK, model={"dropout": 0.0})
+    expected = weights(train_from_values(values).run / "model")
+    monkeypatch.setattr(steps, "PackedStepper", FailingStepper)
+    monkeypatch.setattr(FailingStepper, "failing", failing)
+    monkeypatch.setattr(FailingStepper, "kind", kind)
+    found = weights(train_from_values({**values, "out": str(tmp_path / "other")}).run / "model")
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    notices = [line for line in capsys.readouterr().err.splitlines() if "slower than it could be" in line]
+    assert len(notices) == 1
+    assert re.search(rf"compiler of its step failed \({named}.*\); it needs triton \(pip install triton\)", *notices)
+
+
+@pytest.mark.parametrize("kind", ["an error of the step", "memory"])
+def test_an_error_of_the_step_itself_is_raised(settings, packed_runs, monkeypatch, kind):
+    monkeypatch.setattr(steps, "PackedStepper", FailingStepper)
+    monkeypatch.setattr(FailingStepper, "kind", kind)
+    with pytest.raises((ValueError, TrainingError), match=r"wrong|out of memory at step 1"):
+        train_from_values(settings(train=QUICK))
 
 
 def train_on_gpu(directory: Path) -> None:
@@ -270,13 +335,13 @@ PADDED = {
 def test_is_packed_leaves_to_padded_batches_what_the_kernel_does_not_compute(
     monkeypatch, model, train, device, workers
 ):
-    monkeypatch.setattr(step_makers, "has_fast_bf16", lambda _: True)
+    monkeypatch.setattr(steps, "has_fast_bf16", lambda _: True)
     monkeypatch.setattr("clearhead.training.step.has_fast_bf16", lambda _: True)
 
     def asked(model, train, device, workers, has_links=False, own=NO_OWN_PARTS):
         config = Config(model={**SIZES, **model}, train=train, from_model="m" if "lora_rank" in train else None)
         data = Mock(train=Mock(has_links=has_links))
-        return step_makers.is_packed(config, torch.device(device), data, Mock(count=workers), own)
+        return steps.is_packed(config, torch.device(device), data, Mock(count=workers), own)
 
     assert not asked(model, train, device, workers)
     assert asked({}, {}, "cuda:1", 1)

@@ -291,7 +291,7 @@ def test_too_little_memory_to_time_a_step_stops_nothing(settings, monkeypatch, c
     def step(*_, **__):
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(plan_module, "step_makers", step)
+    monkeypatch.setattr(plan_module, "Steps", step)
     assert train_from_values(settings(train={"max_steps": 1})).step == 1
     assert re.search(r"plan: about 1 steps, .*validated every 14\n", capsys.readouterr().err)
 

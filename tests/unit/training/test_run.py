@@ -34,7 +34,8 @@ from clearhead.training.checkpoints import Checkpoints
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.schedule import learning_rate
-from clearhead.training.step_makers import PaddedBatches
+from clearhead.training.step import Stepper
+from clearhead.training.steps import PaddedBatches
 from clearhead.training.validation import Validation, measure
 from clearhead.translation.translator import Translator
 from small_runs import QUICK, assert_same_weights, numbers, tiny_settings, weights, write_sides, write_tsv
@@ -671,6 +672,35 @@ def test_out_of_memory_error_names_micro_batch_tokens(settings, monkeypatch):
     monkeypatch.setattr("clearhead.training.step.chunked_cross_entropy", too_much)
     with pytest.raises(TrainingError, match=r"out of memory at step 1; lower train.micro_batch_tokens \(64\)"):
         train_from_values(settings(train=QUICK))
+
+
+class SmallStepper(Stepper):
+    """A stepper on a device with memory for so many target tokens."""
+
+    memory = 0
+
+    def step(self, parts, **options):
+        if max(batch.target_out.numel() for batch in parts) > self.memory:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().step(parts, **options)
+
+
+def test_out_of_memory_halves_what_is_computed_at_once_unless_the_user_chose_it(settings, monkeypatch, capsys):
+    values = settings(train={**QUICK, "batch_tokens": 60}, model={"dropout": 0.0})
+    del values["train"]["micro_batch_tokens"]
+    expected = weights(train_from_values({**values, "out": f"{values['out']}-whole"}).run / "model")
+    monkeypatch.setattr("clearhead.training.steps.Stepper", SmallStepper)
+    monkeypatch.setattr(SmallStepper, "memory", 30)
+    found = weights(train_from_values({**values, "out": f"{values['out']}-halved"}).run / "model")
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    notice = "the device ran out of memory at step 1; from here on at most 30 target tokens are computed at once"
+    assert capsys.readouterr().err.count(notice) == 1
+    chosen = merge(values, {"out": f"{values['out']}-chosen", "train": {"micro_batch_tokens": 59}})
+    with pytest.raises(TrainingError, match=r"out of memory at step 1; lower train.micro_batch_tokens \(59\)"):
+        train_from_values(chosen)
+    monkeypatch.setattr(SmallStepper, "memory", 0)
+    with pytest.raises(TrainingError, match=r"out of memory at step 1; lower train.micro_batch_tokens \(30\)"):
+        train_from_values({**values, "out": f"{values['out']}-twice"})
 
 
 def test_a_corpus_with_language_tags_trains_into_every_language(settings, tmp_path):
