@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from clearhead.errors import ClearheadError
-from clearhead.pages import Html, content_policy, fill, script, style
+from clearhead.pages import Html, content_policy, fill, joined, script, style
 from clearhead.pages.parts import paragraph
 from clearhead.serving.server import bind
 
@@ -67,8 +67,8 @@ def _application(
             content = page()
         except ClearheadError as error:
             content = paragraph(str(error))
-        text = fill("watch.html", title=title, style=style_text, script=script_text, content=content)
-        return HTMLResponse(text, headers=headers)
+        content = joined([content, fill("report_parts.html#script", text=script_text)])
+        return HTMLResponse(fill("report.html", title=title, style=style_text, content=content), headers=headers)
 
     async def changes() -> AsyncIterator[str]:
         shown = await asyncio.to_thread(version)

@@ -175,7 +175,7 @@ def progress_page(run: Path) -> Html:
     validations = [record for record in metrics if record["split"] == "valid"]
     latest = {f"{name}, validation": f"{one[key]:.1f}" for one in validations[-1:] for name, key in _SCORES}
     return fill(
-        "watch_content.html",
+        "watch.html",
         name=run.name,
         state=state,
         scores=scores(latest) if latest else Html(),
