@@ -96,6 +96,19 @@ class TermOptions(OptionGroup):
         help="Minimum similarity, at most 1, of the lines of --memory that are shown: the share of words that match.",
         show_default="0.75",
     )
+    reuse_from: float | None = typer.Option(
+        None,
+        metavar="R",
+        help="Minimum similarity, at most 1, of the lines of --memory whose translations are repaired and reused: "
+        "numbers, placeholders, the end mark or a word that differ are replaced. What cannot be repaired for certain "
+        "is translated by the model. 1 repairs none (docs/terms.md).",
+        show_default="0.75 for numbers and placeholders, else none",
+    )
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """From where matches are reused, as an argument of `Translator.translate`, if given."""
+        return {} if self.reuse_from is None else {"reuse_from": self.reuse_from}
 
     def reader(
         self, decoding: Mapping[str, Any], from_lang: str | None, to_lang: str | None
@@ -111,8 +124,8 @@ class TermOptions(OptionGroup):
         """
         if (path := self.terms) is None:
             return None
-        from clearhead.translation.documents import target_language
         from clearhead.translation.terminology import Terms
+        from clearhead.translation.translator import target_language
 
         def read(translator: Translator) -> dict[str, Terms]:
             sources = translator.bundle.languages[0]

@@ -79,7 +79,7 @@ def translate(
     arguments: dict[str, Any] = {
         **outputs.arguments(search.nbest),
         **search.translate_arguments,
-        **decoding.settings,
+        **(decoding.settings | terms.settings),
     }
     languages, workers = (documents.from_lang, documents.to_lang), decoding.workers
     memory, read_terms = terms.lookup(*languages), terms.reader(decoding.settings, *languages)

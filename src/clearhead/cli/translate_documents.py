@@ -232,11 +232,20 @@ def _translate(
     from clearhead.translation.documents import CHUNK_LINES, fillings, lines_to_translate, origin_of, translate_document
     from clearhead.translation.journal import TranslationJournal, journal_path
     from clearhead.translation.result import json_line
+    from clearhead.translation.translator import match_repairer
 
     memory = memory and cache(memory)
     only_missing = document.keeps_finished if options.only_missing is None else options.only_missing
-    translates = partial(translator.translates, terms=settings.get("terms"))
-    lines = lines_to_translate(document, only_missing=only_missing, memory=memory, translates=translates)
+    terms = settings.get("terms")
+    reuse_from, settings = settings.get("reuse_from"), {**settings}
+    settings.pop("reuse_from", None)  # of no effect on the translations in a journal
+    lines = lines_to_translate(
+        document,
+        only_missing=only_missing,
+        memory=memory,
+        translates=partial(translator.translates, terms=terms),
+        repairer=match_repairer(translator, reuse_from, terms, {"target_lang": settings.get("target_lang")}),
+    )
     with open_output(output) as out:
         journal = None
         if output is not None and _is_lasting(output):
@@ -251,6 +260,7 @@ def _translate(
                     name=name,
                     only_missing=only_missing,
                     memory=memory,
+                    reuse_from=reuse_from,
                     journal=journal,
                     chunk_lines=CHUNK_LINES * workers,
                     on_progress=advance,

@@ -38,7 +38,7 @@ class TranslationNotices:
         self._missed: list[tuple[str, TermUse]] = []
         self._costly: list[tuple[str, TermUse]] = []
         self._left: list[str] = []
-        self._terms = self._reused = self._shown = 0
+        self._terms = self._reused = self._repaired = self._shown = 0
 
     def add(self, translations: Sequence[tuple[str, Translation]]) -> None:
         """Count the translations of lines, or of segments that begin on them, and report truncated ones.
@@ -63,6 +63,7 @@ class TranslationNotices:
                     (self._missed if not use.form else self._costly).append((place, use))
             if translation.memory is not None:
                 self._reused += translation.memory.is_reused
+                self._repaired += translation.memory.repaired is not None
                 self._shown += not translation.memory.is_reused
 
     def add_left(self, places: Iterable[str]) -> None:
@@ -111,9 +112,10 @@ class TranslationNotices:
                     f"or use it without: {shortened(use.without or '', _MOST_SHOWN)!r}"
                 )
         if self._reused or self._shown:
+            repaired = f" ({self._repaired:,} of them repaired)" if self._repaired else ""
             notice(
-                f"{self._name}: translation memory: {self._reused:,} reused, {self._shown:,} similar ones, which the "
-                f"model translated"
+                f"{self._name}: translation memory: {self._reused:,} reused{repaired}, {self._shown:,} similar ones, "
+                f"which the model translated"
             )
 
     def _tell_truncated(self, placed: Sequence[tuple[str, Translation]]) -> None:

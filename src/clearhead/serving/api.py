@@ -215,7 +215,7 @@ class _TranslateWork:
         given = body.terms
         terms = given_terms(given, service.config) if isinstance(given, list) else service.terms(choice, given)
         options = {"beam_size": max(beam, body.num_best), "protect_numbers": body.protect_numbers}
-        return {**options, "terms": terms, "memory": memory, **choice.settings}
+        return {**options, "terms": terms, "memory": memory, "reuse_from": body.reuse_from, **choice.settings}
 
     def _memory(self, choice: Choice) -> Lookup | None:
         """Return the translation memory whose matches are reused, if any.

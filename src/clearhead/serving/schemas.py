@@ -232,6 +232,9 @@ class TranslateRequest(_Chosen):
     memory and `num_best` is 1."""
     fuzzy: Annotated[float, Field(gt=0.0, le=1.0)] = 0.75
     """Minimum similarity of the translation memory entries that are returned."""
+    reuse_from: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    """Minimum similarity of the entries that are repaired and reused (docs/terms.md); by default 0.75 where only
+    numbers or placeholders differ. 1 repairs none."""
     stream: bool = False
     """Whether to respond with server-sent events: a `translation` event for each sentence as soon as it is translated,
     or for each line that is translated as a whole."""
@@ -281,6 +284,8 @@ class _Memory(_Fields):
     """Similarity of the source texts, from 0 to 1."""
     is_reused: bool
     """Whether the translation of the entry was reused."""
+    repaired: str | None = None
+    """The translation of the entry with what differs from the text replaced, if it was reused so."""
 
 
 class _Term(_Fields):

@@ -25,11 +25,12 @@ from clearhead.text.translatable_lines import TextLine, segment_lines
 from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal
 from clearhead.translation.markup_restoration import places_markup
+from clearhead.translation.match_repair import NO_REPAIRS, MatchRepairer
 from clearhead.translation.memory import Lookup, match_of
 from clearhead.translation.quality import Calibration, calibration_of
 from clearhead.translation.result import TERM_REASONS, MemoryMatch, Translation, join_translations
 from clearhead.translation.terminology import Terms
-from clearhead.translation.translator import Translator
+from clearhead.translation.translator import Translator, match_repairer, target_language
 
 CHUNK_LINES = 500
 """Lines translated between two journal entries: enough to sort by length, few enough to lose in a crash."""
@@ -76,6 +77,7 @@ def translate_document(
     mbr: int | None = None,
     terms: Terms | None = None,
     memory: Lookup | None = None,
+    reuse_from: float | None = None,
     journal: TranslationJournal | None = None,
     chunk_lines: int = CHUNK_LINES,
     on_progress: Callable[[int], None] | None = None,
@@ -103,6 +105,8 @@ def translate_document(
         mbr: Samples drawn of each line for minimum Bayes risk decoding.
         terms: Terms that translations must use.
         memory: Returns the translation memory's match for a segment; a segment with a reused match is not translated.
+            Of different translations of its source, that of the same context or between the same segments is taken.
+        reuse_from: Minimum similarity of a match that is repaired and reused, as for `Translator.translate`.
         journal: Finished translations are read from it and appended to it; opened with `origin_of` the same
             translator and settings.
         chunk_lines: Lines translated between two journal entries.
@@ -130,11 +134,12 @@ def translate_document(
     translate([])  # reject invalid settings before any work
     target_lang = translator.decode_config(settings).target_lang
     translates = partial(translator.translates, terms=terms)
-    matches = _matches(document, memory, only_missing, translates)
+    repairer = match_repairer(translator, reuse_from, terms, settings)
+    matches = _matches(document, memory, only_missing, translates, repairer)
     to_translate = list(_with_words(document, only_missing, matches, translates))
-    for segment, parts in to_translate:
-        for part in parts:  # line by line, so that an error names the line of the file
-            translator.pair_encoder.split_sources([part.text], target_lang, name=name, first=segment.line)
+    for line, text in ((segment.line, part.text) for segment, parts in to_translate for part in parts):
+        # Line by line, so that an error names the line of the file.
+        translator.pair_encoder.split_sources([text], target_lang, name=name, first=line)
     lines = _distinct_lines(to_translate)
     done = {line: journal.translations[line] for line in lines if line in journal.translations} if journal else {}
     if on_progress is not None and done:
@@ -146,23 +151,15 @@ def translate_document(
             journal.add(translations)
         done.update((translation.source, translation) for translation in translations)
     has_messages = any(message_runs(segment.text) for segment in document.segments)
-    translated = [
-        _writable(
-            document, place, _translated(segment, only_missing, done, matches.get(place), translates), has_messages
-        )
+    made = (
+        _translated(segment, only_missing, done, matches.get(place), translates, repairer)
         for place, segment in enumerate(document.segments)
-    ]
-    translated = translated if only_if is None else [_left_if_unsure(result, only_if) for result in translated]
+    )
+    written = (_writable(document, place, result, has_messages) for place, result in enumerate(made))
+    translated = [_left_if_unsure(result, only_if) for result in written]
     if any(filling is not None for filling in fillings(translated)):
         document.language = target_language(translator, settings)
     return _with_length_flags(translated)
-
-
-def target_language(translator: Translator, settings: Mapping[str, object]) -> str:
-    """Return the language that a translator translates into with some settings; empty if it is unknown."""
-    asked = translator.decode_config(settings).target_lang
-    known = [asked] if asked else translator.bundle.languages[1]
-    return known[0] if len(known) == 1 else ""
 
 
 def lines_to_translate(
@@ -171,6 +168,7 @@ def lines_to_translate(
     only_missing: bool = False,
     memory: Lookup | None = None,
     translates: Callable[[str], bool] = has_words,
+    repairer: MatchRepairer = NO_REPAIRS,
 ) -> list[str]:
     """Return the distinct lines to translate, in order.
 
@@ -179,8 +177,9 @@ def lines_to_translate(
         only_missing: Keep segments that have a finished translation.
         memory: Returns the translation memory's match for a segment.
         translates: Returns whether a line is translated, as `Translator.translates`.
+        repairer: Repairs matches (`match_repairer`).
     """
-    matches = _matches(document, memory, only_missing, translates)
+    matches = _matches(document, memory, only_missing, translates, repairer)
     return _distinct_lines(_with_words(document, only_missing, matches, translates))
 
 
@@ -189,7 +188,11 @@ def _distinct_lines(segments: Iterable[tuple[DocumentSegment, list[TextLine]]]) 
 
 
 def _matches(
-    document: Document, memory: Lookup | None, only_missing: bool, translates: Callable[[str], bool]
+    document: Document,
+    memory: Lookup | None,
+    only_missing: bool,
+    translates: Callable[[str], bool],
+    repairer: MatchRepairer,
 ) -> dict[int, MemoryMatch]:
     """Return the translation memory matches of the segments to translate, by segment number."""
     if memory is None:
@@ -200,9 +203,13 @@ def _matches(
         if not (only_missing and segment.is_finished)
         and any(part.is_translated for part in _parts(segment.text, translates))
     ]
-    segments = document.segments
-    matches = {place: match_of(memory, segments[place].text, segments[place].context) for place in places}
-    return {place: match for place, match in matches.items() if match is not None}
+    texts: list[str | None] = [None, *(segment.text for segment in document.segments), None]
+    matches = {}
+    for place in places:
+        segment, around = document.segments[place], (texts[place], texts[place + 2])
+        if (match := match_of(memory, segment.text, segment.context, around)) is not None:
+            matches[place] = repairer(segment.text, match)
+    return matches
 
 
 def document_summary(translated: Sequence[TranslatedSegment], *, name: str) -> str:
@@ -242,7 +249,8 @@ def _filling(translation: Translation) -> Filling:
     suggestion = None
     if match is not None:
         suggestion = Suggestion(match.source, match.target, match.similarity, is_used=match.is_reused)
-        notes.append(f"{MEMORY_NOTE}, {suggestion.percent} %: " + ("reused" if match.is_reused else str(suggestion)))
+        what = f"repaired: {suggestion}" if match.repaired is not None else "reused" if match.is_reused else suggestion
+        notes.append(f"{MEMORY_NOTE}, {suggestion.percent} %: {what}")
     for use in translation.terms or ():
         if use.reason is not None:
             reason, without = TERM_REASONS[use.reason], f"; without it: {use.without}" if use.without else ""
@@ -321,14 +329,12 @@ def _translated(
     done: Mapping[str, Translation],
     match: MemoryMatch | None,
     translates: Callable[[str], bool],
+    repairer: MatchRepairer,
 ) -> TranslatedSegment:
     if only_missing and segment.is_finished:
         return TranslatedSegment(segment, "kept")
     if match is not None and match.is_reused:
-        own = segment.text.strip()
-        start = segment.text.index(own)
-        text = segment.text[:start] + match.target + segment.text[start + len(own) :]
-        return TranslatedSegment(segment, "reused", Translation(segment.text, text, None, (), memory=match))
+        return _reused(segment, match)
     parts = list(_parts(segment.text, translates))
     if not any(part.is_translated for part in parts):
         return TranslatedSegment(segment, "without_words")
@@ -342,11 +348,21 @@ def _translated(
             translations.append(_left(translation) if words is None else translation)
         text += part.before + (part.written(part.text) or "" if words is None else words) + part.after
     gaps = [" "] * (len(translations) - 1)
+    if match is not None and (match := repairer.by_model(segment.text, match, text.strip())).is_reused:
+        return _reused(segment, match)
     whole = join_translations(segment.text, translations, gaps) if gaps else translations[0]
     if unfit:
         flag = Flag("placeholders", f"left as it was, for its translation lacks an argument: {'; '.join(unfit)}")
         whole = replace(whole, warnings=merge_flags([whole.warnings, [flag]]))
     return TranslatedSegment(segment, "translated", replace(whole, source=segment.text, text=text, memory=match))
+
+
+def _reused(segment: DocumentSegment, match: MemoryMatch) -> TranslatedSegment:
+    own = segment.text.strip()
+    start = segment.text.index(own)
+    text = segment.text[:start] + match.reused + segment.text[start + len(own) :]
+    translation = Translation(segment.text, text, None, (), warnings=match.flags, memory=match)
+    return TranslatedSegment(segment, "reused", translation)
 
 
 def _writable(document: Document, place: int, result: TranslatedSegment, has_messages: bool) -> TranslatedSegment:
@@ -367,8 +383,8 @@ def _writable(document: Document, place: int, result: TranslatedSegment, has_mes
     return _changed(result, result.translation, text, first_few(moved, MOST_SHOWN, "; "))
 
 
-def _left_if_unsure(result: TranslatedSegment, least: float) -> TranslatedSegment:
-    is_unsure = result.translation is not None and result.translation.is_below(least)
+def _left_if_unsure(result: TranslatedSegment, least: float | None) -> TranslatedSegment:
+    is_unsure = least is not None and result.translation is not None and result.translation.is_below(least)
     return replace(result, status="left") if is_unsure else result
 
 

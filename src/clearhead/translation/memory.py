@@ -24,7 +24,7 @@ from clearhead.text.lines import on_one_line
 from clearhead.text.placeholders import is_blank
 from clearhead.text.quality_flags import missing_placeholders
 from clearhead.text.unicode_forms import normalized
-from clearhead.translation.result import MemoryMatch, Translation
+from clearhead.translation.result import MemoryMatch, MemoryUse, Translation
 from clearhead.translation.terminology import term_words
 
 
@@ -66,11 +66,22 @@ class TranslationMemory:
         """Sources as they were given."""
         self._in_context: dict[str, dict[str | None, str]] = {}
         """For each source with a context, its translations by context; also the one without."""
+        self._order: list[tuple[str, str, str | None]] = []
+        """Source in NFC, translation and context of each pair, in order."""
+        several = set[str]()
         for source, target, *rest in pairs:
-            if source.strip() and (not is_blank(target) or is_blank(source)):
-                key = _comparable(source)
+            if is_useful(source, target):
+                key, target, context = comparable(source), target.strip(), rest[0] if rest else None
                 self._originals[key] = source.strip()
-                self._add(key, target.strip(), rest[0] if rest else None)
+                if self._targets.get(key, target) != target:
+                    several.add(key)
+                self._add(key, target, context)
+                self._order.append((key, target, context))
+        self._places: dict[str, list[int]] = {key: [] for key in several}
+        """Where each source with different translations is in that order."""
+        for place, (key, _, _) in enumerate(self._order):
+            if key in several:
+                self._places[key].append(place)
         self._sources = list(self._targets)
         self._ids: dict[str, int] = {}
         self._words = [
@@ -136,11 +147,18 @@ class TranslationMemory:
             raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
         if (exact := self.exact(text, context=context)) is not None:
             return exact
-        best = self._most_similar(_comparable(text), least)
+        best = self._most_similar(comparable(text), least)
         if best is None:
             return None
         source = self._sources[best[1]]
-        return MemoryMatch(self._originals[source], self._targets[source], round(best[0], 4))
+        return MemoryMatch(self._originals[source], self._targets[source], round(best[0], 4), uses=self._uses(source))
+
+    def _uses(self, key: str) -> tuple[MemoryUse, ...]:
+        order, last = self._order, len(self._order) - 1
+        return tuple(
+            MemoryUse(*order[at][1:], order[at - 1][0] if at else None, order[at + 1][0] if at < last else None)
+            for at in self._places.get(key, ())
+        )
 
     def exact(self, text: str, /, *, context: str | None = None) -> MemoryMatch | None:
         """Return the entry whose source equals a text, apart from white space at its ends; None if there is none.
@@ -154,15 +172,15 @@ class TranslationMemory:
             text: A line.
             context: Context of the text, as in `SentencePair`; the translation of the same context comes first.
         """
-        key = _comparable(text)
+        key = comparable(text)
         target = self._targets.get(key)
         if target is None:
             return None
         by_context = self._in_context.get(key, {})
         is_clear = context in by_context or len({*by_context.values()}) < 2
         target = by_context.get(context, target)
-        agrees = not (missing_placeholders(text, target) or missing_placeholders(target, text))
-        return MemoryMatch(self._originals[key], target, 1.0, is_reused=agrees and is_clear)
+        is_reused = fits(text, target) and is_clear
+        return MemoryMatch(self._originals[key], target, 1.0, is_reused=is_reused, uses=self._uses(key))
 
     def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
         from rapidfuzz.distance import Levenshtein
@@ -190,19 +208,58 @@ class TranslationMemory:
         return best
 
 
-def _comparable(text: str) -> str:
+def comparable(text: str) -> str:
+    """Return a source as it is compared: in NFC, without white space at its ends."""
     return normalized(text.strip())
 
 
-def match_of(memory: Lookup, line: str, context: str | None = None) -> MemoryMatch | None:
+def is_useful(source: str, target: str) -> bool:
+    """Return whether a memory keeps a pair: it has a source, and a translation that is not blank unless its source is.
+
+    Args:
+        source: The source.
+        target: The translation.
+    """
+    return bool(source.strip()) and (not is_blank(target) or is_blank(source))
+
+
+def fits(source: str, target: str) -> bool:
+    """Return whether a translation has the placeholders of a source, and no others."""
+    return not (missing_placeholders(source, target) or missing_placeholders(target, source))
+
+
+def in_place(line: str, match: MemoryMatch, context: str | None, around: tuple[str | None, str | None]) -> MemoryMatch:
+    """Return a match with the translation that its source has between the same neighbours, if that is one.
+
+    Args:
+        line: The line.
+        match: Its match.
+        context: Its context; where the memory has the source in this context, its other uses do not count.
+        around: The texts before and behind the line; None at the ends.
+    """
+    keys = [None if text is None else comparable(text) for text in around]
+    uses = [use for use in match.uses if use.context == context] or match.uses
+    shared = [sum(own is not None and own == key for own, key in zip(use[2:], keys, strict=True)) for use in uses]
+    targets = {use.target for use, number in zip(uses, shared, strict=True) if number and number == max(shared)}
+    if len(targets) != 1:
+        return match
+    (target,) = targets
+    return replace(match, target=target, is_reused=match.similarity == 1.0 and fits(line, target))
+
+
+def match_of(
+    memory: Lookup, line: str, context: str | None = None, around: tuple[str | None, str | None] = (None, None)
+) -> MemoryMatch | None:
     """Return the match of a line; None without one, or if its translation alone is blank.
 
     Args:
         memory: Looks the line up.
         line: A line, or a segment of a document.
         context: Its context, as in `Lookup`.
+        around: The segments before and behind it, as for `in_place`.
     """
     match = memory(line) if context is None else memory(line, context=context)
+    match = match and in_place(line, match, context, around)
     return None if match and is_blank(match.target) and not is_blank(line) else match
 
 
@@ -235,14 +292,17 @@ def recalled(
     Args:
         lines: Source lines.
         matches: Their matches, from `matches_of`.
-        translations: The model's translations; those of reused lines are blank.
+        translations: The model's translations; those of lines reused without the model are blank.
         one_line: Replace line ends in translations by spaces.
     """
     merged = list(translations)
     for number, match in matches.items():
         translation = replace(translations[number], memory=match)
         if match.is_reused:
-            text = on_one_line(match.target) if one_line else match.target
-            translation = replace(translation, source=lines[number], text=text, score=None)
+            text = on_one_line(match.reused) if one_line else match.reused
+            terms, alignment = (None if own is None else () for own in (translation.terms, translation.alignment))
+            translation = Translation(
+                lines[number], text, None, (), warnings=match.flags, terms=terms, memory=match, alignment=alignment
+            )
         merged[number] = translation
     return merged

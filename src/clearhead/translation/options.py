@@ -33,6 +33,7 @@ class TranslateOptions:
     memory: Lookup | None = field(
         default=None, metadata=_type(Callable | None, "a function, such as the method match of a translation memory")
     )
+    reuse_from: float | None = field(default=None, metadata=_type(int | float | None, "a number"))
     scores: bool = field(default=True, metadata=_type(bool, "True or False"))
     alignments: bool = field(default=False, metadata=_type(bool, "True or False"))
     quality: bool = field(default=False, metadata=_type(bool, "True or False"))

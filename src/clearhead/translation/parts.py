@@ -17,7 +17,7 @@ from clearhead.translation.options import TranslateOptions
 from clearhead.translation.result import Translation
 from clearhead.translation.segment import SegmentedLine
 from clearhead.translation.terminology import Terms
-from clearhead.translation.translator import Translator
+from clearhead.translation.translator import Translator, match_repairer
 
 MOST_PARTS_AT_ONCE = 16
 """Most parts translated together. The first group has one part, so that its translation is there early."""
@@ -60,6 +60,7 @@ def translate_parts(
     num_best: int = 1,
     terms: Terms | None = None,
     memory: Lookup | None = None,
+    reuse_from: float | None = None,
     alignments: bool = False,
     quality: bool = False,
     **settings: Unpack[DecodeChanges],
@@ -75,6 +76,7 @@ def translate_parts(
         num_best: As for `Translator.translate`, like the following arguments.
         terms: Terms that translations must use.
         memory: Looks a line up in a translation memory.
+        reuse_from: Minimum similarity of a match that is repaired and reused.
         alignments: Align the words of each part with those of its translation.
         quality: Estimate the quality of each part's translation.
         **settings: Fields of `DecodeConfig` to change.
@@ -84,13 +86,16 @@ def translate_parts(
     """
     lines = require_texts(lines, "lines")
     recall = None if memory is None else cache(memory)
-    to_translate = left_to_translate(lines, matches_of(recall, lines))
+    repairer = match_repairer(translator, reuse_from, terms, settings)
+    matches = {number: repairer(lines[number], match) for number, match in matches_of(recall, lines).items()}
+    to_translate = left_to_translate(lines, matches)
     read = translator.preprocessor(to_translate, translator.decode_config(settings), "", TranslateOptions())
     tags = list(translator.bundle.tokenizer.language_tags)
     parts = [
         part
         for number, line in enumerate(read)
-        for part in _sentences(number, line, tags) or [_Part(number, 0, len(lines[number]), lines[number])]
+        for part in ([] if repairer.needs_model(lines[number], matches.get(number)) else _sentences(number, line, tags))
+        or [_Part(number, 0, len(lines[number]), lines[number])]
     ]
     translate = partial(translator.translate, num_best=num_best, terms=terms, alignments=alignments, quality=quality)
     of_sentences: DecodeChanges = {**settings, "split": "never", "familiar": False}
@@ -100,7 +105,7 @@ def translate_parts(
         if group[0].is_sentence:
             translations = translate(sources, **of_sentences)
         else:
-            translations = translate(sources, memory=recall, **settings)
+            translations = translate(sources, memory=recall, reuse_from=reuse_from, **settings)
         translated = []
         for part, translation in zip(group, translations, strict=True):
             written = written if part.start else ""

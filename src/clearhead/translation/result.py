@@ -9,10 +9,11 @@ import heapq
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
+from typing import NamedTuple
 
-from clearhead.text.lines import on_one_line
+from clearhead.text.lines import on_one_line, shortened
 from clearhead.text.placeholders import change_words
 from clearhead.text.quality_flags import KINDS, SEVERITIES, Flag, FlagKind, merge_flags
 from clearhead.text.sentence_splitting import join_sentences
@@ -45,6 +46,9 @@ TERM_REASONS = {
 }
 """Reasons why a translation lacks a term, or has it at a price, with their explanations."""
 
+MOST_OF_A_SOURCE = 80
+"""Characters of the source of a memory that a flag shows."""
+
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """Escapes of characters that do not end a line of JSON, but at which many readers split lines (`str.splitlines`)."""
 
@@ -76,6 +80,18 @@ class TermUse:
     """Of a term met at a price: the translation of its sentence without it."""
 
 
+class MemoryUse(NamedTuple):
+    """A pair of a translation memory in its place."""
+
+    target: str
+    context: str | None
+    """As in `SentencePair`."""
+    before: str | None
+    """Source of the pair before it, in NFC; None if it is the first one."""
+    after: str | None
+    """Source of the pair behind it."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryMatch:
     """A translation memory match for a line."""
@@ -88,6 +104,22 @@ class MemoryMatch:
     """Similarity of the line and that source; 1 is an exact match. See `translation.memory`."""
     is_reused: bool = False
     """Whether the memory's translation is used for the line; otherwise the model translated it."""
+    repaired: str | None = None
+    """The translation with what differs from the line replaced, if it is reused so; see `translation.match_repair`."""
+    uses: tuple[MemoryUse, ...] = field(default=(), repr=False, compare=False)
+    """Where the memory has the source, if its translations differ."""
+
+    @property
+    def reused(self) -> str:
+        """The translation that is used for the line."""
+        return self.target if self.repaired is None else self.repaired
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """The flag of a translation that was repaired."""
+        if self.repaired is None:
+            return ()
+        return (Flag("repaired", f"{int(100 * self.similarity)} %: {shortened(self.source, MOST_OF_A_SOURCE)}"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +372,10 @@ def _quality_field(translation: Translation) -> dict[str, object]:
 
 
 def _memory_field(translation: Translation) -> dict[str, object]:
-    return {} if translation.memory is None else {"memory": asdict(translation.memory)}
+    if (match := translation.memory) is None:
+        return {}
+    values = {name: getattr(match, name) for name in ("source", "target", "similarity", "is_reused")}
+    return {"memory": values if match.repaired is None else {**values, "repaired": match.repaired}}
 
 
 def json_line(value: object) -> str:

@@ -20,10 +20,11 @@ from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
 from clearhead.text.lines import first_few
-from clearhead.text.word_links import Link, Span, words_of
+from clearhead.text.word_links import Link, Span, parts_of_words, words_of
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import Aligner
 from clearhead.translation.markup_restoration import MarkupRestorer, places_markup
+from clearhead.translation.match_repair import MatchRepairer
 from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
 from clearhead.translation.options import TranslateOptions, require_types
 from clearhead.translation.pair_encoding import PairEncoder, score_pairs
@@ -189,6 +190,7 @@ class Translator:
         prefix: str | Sequence[str] = "",
         terms: Terms | None = None,
         memory: Lookup | None = None,
+        reuse_from: float | None = None,
         scores: bool = True,
         alignments: bool = False,
         quality: bool = False,
@@ -220,6 +222,9 @@ class Translator:
             terms: Terms that translations must use; the outcome is in `Translation.terms`.
             memory: Looks a line up in a translation memory, such as `TranslationMemory.match`; the match is in
                 `Translation.memory`. A line with a match that is reused is not translated.
+            reuse_from: Minimum similarity of a match that is reused if what differs can be replaced in its translation
+                for certain (`translation.match_repair`), which gives it the flag `repaired`. By default,
+                `match_repair.EXACT_FROM` where only numbers, placeholders or a removed end mark differ; 1 repairs none.
             scores: Score the translations. In float32, the compiled core computes the scores during the search;
                 otherwise the model scores the results afterwards.
             alignments: Align the words of each line with those of its translation (`Translation.alignment`), by the
@@ -252,6 +257,7 @@ class Translator:
             diversity=diversity,
             terms=terms,
             memory=memory,
+            reuse_from=reuse_from,
             scores=scores,
             alignments=alignments,
             quality=quality,
@@ -265,8 +271,11 @@ class Translator:
         if memory is None:
             return self._translate(lines, prefix, options, settings)
         self._search_options(options, settings)  # reject bad settings before the memory is asked
-        matches = matches_of(memory, lines)
+        repairer = match_repairer(self, reuse_from, terms, settings)
+        matches = {number: repairer(lines[number], match) for number, match in matches_of(memory, lines).items()}
         translations = self._translate(left_to_translate(lines, matches), prefix, options, settings)
+        for number, match in matches.items():
+            matches[number] = repairer.by_model(lines[number], match, translations[number].text)
         return recalled(lines, matches, translations, one_line=one_line)
 
     def _translate(
@@ -450,6 +459,28 @@ def searching_by(translator: Translator, decode: Decode) -> Translator:
     other = copy(translator)
     other.decode = decode
     return other
+
+
+def match_repairer(
+    translator: Translator, reuse_from: float | None, terms: Terms | None, settings: DecodeChanges
+) -> MatchRepairer:
+    """Return what repairs memory matches; the arguments are those of `Translator.translate`.
+
+    Raises:
+        ConfigError: If `reuse_from` is not above 0 and at most 1.
+    """
+
+    def align(sources: list[str], targets: list[str]) -> list[list[Link]]:
+        return translator.align(sources, targets, words=parts_of_words, **settings)
+
+    return MatchRepairer(reuse_from, target_language(translator, settings), terms, align)
+
+
+def target_language(translator: Translator, settings: Mapping[str, object]) -> str:
+    """Return the language that a translator translates into with some settings; empty if it is unknown."""
+    asked = translator.decode_config(settings).target_lang
+    known = [asked] if asked else translator.bundle.languages[1]
+    return known[0] if len(known) == 1 else ""
 
 
 def _tokenizer_of(bundle: Bundle) -> str:
