@@ -38,6 +38,8 @@ DecodePrecision = Literal["fp32", "bf16x3", "bf16", "fp16", "int8"]
 MetricName = Literal["bleu", "chrf", "chrf++"]
 Tokenization = Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none"]
 
+HoldOut = Literal["file", "passage", "line"]
+
 FixKind = Literal["mojibake", "entities", "swapped", "shifted"]
 """Findings of the data doctor that can be mended."""
 DropKind = Literal[

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from clearhead.config.choices import AlignmentWords, DropKind, FixKind, TokenizerKind
+from clearhead.config.choices import AlignmentWords, DropKind, FixKind, HoldOut, TokenizerKind
 from clearhead.config.decode import require_language
 from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Times, Tokens
 from clearhead.text.languages import LANGUAGE
@@ -78,6 +78,12 @@ class DataConfig(Settings):
     that occurs in them are dropped, to prevent leakage."""
     valid_size: Items = 1_000
     """Pairs held out for validation if no validation text is given; at most a tenth of the corpus."""
+    hold_out: HoldOut | None = None
+    """How pairs are held out if no validation text is given. `file`: whole files. `passage`: blocks of neighbouring
+    lines, spread over the text. `line`: lines at random. If not set: files, if whole ones make up about `valid_size`
+    pairs, else passages.
+
+    Lines of a document resemble their neighbours, so that lines at random score as if they were known."""
     max_characters: Items = 3_000
     """Maximum characters of either side; longer pairs are dropped before all other processing."""
     max_length: Tokens = 256

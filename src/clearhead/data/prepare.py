@@ -231,7 +231,7 @@ def _build(
     report = {
         "train": train.report.to_dict(),
         "valid": valid.report.to_dict(),
-        "valid_held_out": train.report.held_out > 0,
+        **corpus.held_out,
         "roles": inputs.roles,
         "languages": [
             own or former for own, former in zip(languages(config.data, inputs.opened), former_languages, strict=True)

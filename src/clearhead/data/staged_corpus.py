@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from clearhead.config import Config, DataConfig
+from clearhead.config.choices import HoldOut
 from clearhead.data.clean import DOCTOR, CleaningReport, clean, key_digest
 from clearhead.data.doctor.checks import ONE_LANGUAGE_KINDS
 from clearhead.data.doctor.cleaning import Cleaning
-from clearhead.data.hold_out import choose_rows, side_keys, without
+from clearhead.data.hold_out import choose_held_out, choose_rows, side_keys, without
 from clearhead.data.inputs import Inputs
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import display_name
@@ -76,6 +77,14 @@ class StagedCorpus(NamedTuple):
     """Digests of every side that must not be trained on."""
     lines: dict[str, int]
     """Number of lines of every file."""
+    held_out_by: HoldOut | None
+    """How the validation pairs were held out; None if they were given."""
+
+    @property
+    def held_out(self) -> dict[str, Any]:
+        """Whether and how the validation pairs were held out, for the report."""
+        how = {} if self.held_out_by is None else {"held_out_by": self.held_out_by}
+        return {"valid_held_out": self.train.report.held_out > 0, **how}
 
 
 def read_corpus(
@@ -98,6 +107,7 @@ def read_corpus(
     lines: dict[str, int] = {}
     forbidden: set[bytes] = set()
     watched: set[int] = set()
+    held_out_by: HoldOut | None = None
 
     def usable(
         pairs: Iterable[SentencePair], stage: str, staged: StagedPairs, unless: set[bytes]
@@ -130,10 +140,10 @@ def read_corpus(
     if inputs.valid_pairs is not None:
         train.write(kept)
     else:
-        all_kept = StagedPairs(train.path.with_name("kept.jsonl"))
-        all_kept.write(kept)
+        all_kept, sizes = StagedPairs(train.path.with_name("kept.jsonl")), dict[str, int]()
+        all_kept.write(_counted_by_file(kept, sizes))
         refuse_empty("training", data, train.report)
-        rows = choose_rows(train.report.kept, data.valid_size, seed=seed)
+        held_out_by, rows = choose_held_out(data.hold_out, sizes, data.valid_size, seed=seed)
         valid.write(pair for row, pair in enumerate(all_kept) if row in rows)
         valid.report.read = valid.report.kept = len(rows)
         pairs = with_progress(all_kept, "holding out validation pairs", on_progress)
@@ -147,7 +157,7 @@ def read_corpus(
         lines[target] = lines.get(source, 0)
     for source, links in zip(data.source, data.alignments, strict=False):  # equal numbers, or the reader has raised
         lines[links] = lines.get(source, 0)
-    return StagedCorpus(train, valid, general, watched, forbidden, lines)
+    return StagedCorpus(train, valid, general, watched, forbidden, lines, held_out_by)
 
 
 def _doctored(
@@ -176,6 +186,13 @@ def _doctored(
             staged.report.drop(DOCTOR + row.reasons[0], row.before.origin)
     staged.report.mended = dict(cleaning.changed)
     raw.path.unlink()
+
+
+def _counted_by_file(pairs: Iterable[SentencePair], sizes: dict[str, int]) -> Iterator[SentencePair]:
+    for pair in pairs:
+        path = pair.origin.rpartition(":")[0]
+        sizes[path] = sizes.get(path, 0) + 1
+        yield pair
 
 
 def _counting_lines(pairs: Iterable[SentencePair], lines: dict[str, int]) -> Iterator[SentencePair]:

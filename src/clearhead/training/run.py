@@ -21,6 +21,7 @@ from clearhead.bundle.model_directory import model_directory
 from clearhead.config import NO_GOLDEN, Config, read_toml
 from clearhead.data.batches import BatchOrder
 from clearhead.data.doctor.wrong_pairs import wrong_lines
+from clearhead.data.hold_out import HELD_OUT
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared, prepare
 from clearhead.errors import CheckpointError, ModelError, TrainingError
@@ -397,7 +398,10 @@ def _published_bleu(run: Path) -> float:
 def _announce(loop: Loop, device: torch.device) -> None:
     data, model = loop.data, loop.config.model
     if data.report["valid_held_out"]:
-        loop.display.say(f"no validation set was given: {len(data.valid):,} pairs are held out of the training text")
+        how = HELD_OUT[data.report.get("held_out_by", "line")]  # older runs have lines
+        loop.display.say(
+            f"no validation set was given: {len(data.valid):,} pairs are held out of the training text ({how})"
+        )
         if loop.config.from_model is not None:
             loop.display.say(
                 "those that the model learned from before make it look better than it is, and new weights worse beside "

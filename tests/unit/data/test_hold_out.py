@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.data.clean import CleaningReport, key_digest
-from clearhead.data.hold_out import choose_rows, side_keys, without
+from clearhead.data.hold_out import choose_held_out, choose_rows, side_keys, without
 from clearhead.data.staged_corpus import StagedPairs
 from clearhead.errors import DataError
 from clearhead.formats import SentencePair
@@ -31,6 +31,47 @@ def test_seed_changes_the_choice_and_the_choice_is_spread():
 def test_fewer_than_ten_pairs_cannot_be_divided(num_pairs):
     with pytest.raises(DataError, match=f"has {num_pairs} usable pairs, and 10 are needed.*--valid-source"):
         choose_rows(num_pairs, 1, seed=1)
+
+
+@given(st.integers(10, 5_003), st.integers(1, 700), st.integers(0, 2**32 - 1))
+def test_passages_are_blocks_spread_over_the_text(num_pairs, valid_size, seed):
+    how, rows = choose_held_out(None, {"a": num_pairs - 3, "b": 3}, valid_size, seed=seed)
+    wanted = min(valid_size, num_pairs // 10)
+    assert (how, len(rows)) == ("passage", wanted)
+    assert rows <= set(range(num_pairs))
+    starts = [row for row in rows if row - 1 not in rows]
+    assert len(starts) <= -(-wanted // max(1, min(20, wanted // 10)))
+    for part in range(4) if len(starts) >= 12 else ():  # as many lines of each quarter
+        there = sum(row * 4 // num_pairs == part for row in rows)
+        assert wanted / 4 - 40 <= there <= wanted / 4 + 40
+    assert choose_held_out("passage", {"c": num_pairs}, valid_size, seed=seed) == (how, rows)
+
+
+def test_lines_are_held_out_as_before_the_setting():
+    assert choose_held_out("line", {"a": 900, "b": 107}, 40, seed=3) == ("line", choose_rows(1_007, 40, seed=3))
+
+
+def test_whole_files_are_held_out_if_they_make_up_what_is_wanted():
+    sizes = {f"f{number}": 20 + number % 7 for number in range(103)}
+    how, rows = choose_held_out(None, sizes, 150, seed=5)
+    assert how == "file"
+    assert 75 <= len(rows) <= 180
+    start, num_files = 0, 0
+    for size in sizes.values():
+        there = len(rows & set(range(start, start + size)))
+        assert there in (0, size)
+        num_files, start = num_files + (there > 0), start + size
+    assert num_files >= 3
+    assert choose_held_out("file", sizes, 150, seed=6)[1] != rows
+
+
+def test_few_or_large_files_are_divided_into_passages_or_refused():
+    for sizes in ({"a": 1_000}, {"a": 500, "b": 20, "c": 480}, dict.fromkeys("abcdefgh", 1_000)):
+        assert choose_held_out(None, sizes, 200, seed=1)[0] == "passage"
+        with pytest.raises(DataError, match=rf"of the {len(sizes)} files together .*data\.hold_out=passage"):
+            choose_held_out("file", sizes, 200, seed=1)
+    with pytest.raises(DataError, match="has 9 usable pairs, and 10 are needed"):
+        choose_held_out(None, {"a": 9}, 1, seed=1)
 
 
 @settings(deadline=None)

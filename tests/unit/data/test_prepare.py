@@ -55,6 +55,26 @@ def assert_counts_add_up(report) -> None:
         assert counts["read"] == counts["kept"] + counts["held_out"] + sum(counts["dropped"].values())
 
 
+@pytest.mark.parametrize(
+    ("hold_out", "num_files", "how"), [(None, 1, "passage"), (None, 60, "file"), ("line", 60, "line")]
+)
+def test_the_report_says_how_pairs_are_held_out(tmp_path, hold_out, num_files, how):
+    texts = sentences(600)
+    size = len(texts) // num_files
+    files = [write_tsv(tmp_path / f"{n}.tsv", texts[n * size : (n + 1) * size]) for n in range(num_files)]
+    config = config_of(pairs=files, hold_out=hold_out, valid_size=50, augment=False)
+    prepared = prepare(config, tmp_path / "run" / "data")
+    assert prepared.report["held_out_by"] == how
+    given = write_tsv(tmp_path / "valid.tsv", sentences(20, seed=2))
+    given_text = config_of(pairs=files, valid_pairs=[given], augment=False)
+    assert "held_out_by" not in prepare(given_text, tmp_path / "given" / "data").report
+    rows = sorted(texts.index(pair) for pair in texts_of(prepared.valid))
+    assert len(rows) == 50
+    num_starts = sum(row - 1 not in rows for row in rows)
+    assert num_starts <= 10 if how != "line" else num_starts > 30
+    assert how != "file" or len({row // size for row in rows}) == 5
+
+
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
 def test_pairs_are_held_out_without_leakage_and_all_are_counted(tmp_path, kind):
     texts = sentences(211)

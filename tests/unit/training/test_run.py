@@ -148,7 +148,7 @@ def test_the_report_is_whole_and_loads_nothing(finished_run):
 def test_the_report_draws_the_attention_of_the_head_that_was_chosen(settings, monkeypatch):
     head = AlignmentHead(0, 1, is_reading=True)
     monkeypatch.setattr("clearhead.training.finish.choose_alignment_head", lambda *_: (head, 0.5))
-    run = train_from_values(settings(train=QUICK)).run
+    run = train_from_values(settings(train=QUICK, data={"hold_out": "line"})).run
     report = (run / "report.html").read_text(encoding="utf-8")
     went, became = report.split("Where attention went")[1].split("How attention became")
     texts, translator = Page(report).texts, Translator.load(run)
