@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -206,6 +206,7 @@ class Muon(torch.optim.Optimizer):
     ) -> None:
         self.rounded = rounded
         self.found_inf: Tensor | None = None  # as for `move_by_adam`; with it, the learning rate is a tensor too
+        self.compiled: Callable[..., Iterable[Tensor]] | None = None  # `muon_directions`
         groups = [{"params": list(matrices), "is_matrix": True}, {"params": list(others), "is_matrix": False}]
         super().__init__(groups, {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
@@ -224,22 +225,18 @@ class Muon(torch.optim.Optimizer):
 
     def _move_matrices(self, group: dict[str, Any]) -> None:
         by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+        momenta, gradients = defaultdict(list), defaultdict(list)
         for parameter in group["params"]:
             if parameter.grad is not None:
-                by_shape[parameter.shape].append(parameter)
-        for shape, parameters in by_shape.items():
-            for parameter in parameters:
                 if not self.state[parameter]:
                     self.state[parameter]["momentum"] = torch.zeros_like(parameter)
-            momenta = [self.state[parameter]["momentum"] for parameter in parameters]
-            gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-            torch._foreach_mul_(momenta, _MOMENTUM)
-            torch._foreach_add_(momenta, gradients)
-            # Nesterov momentum: look one step ahead.
-            looked = torch._foreach_add(gradients, momenta, alpha=_MOMENTUM)
-            ahead = torch.stack([whole(matrix) for matrix in looked])  # (count, rows, columns)
-            size = _ADAM_SIZE * max(shape) ** 0.5
-            straight, rate = orthogonalised(ahead, rounded=self.rounded), group["lr"]
+                by_shape[parameter.shape].append(parameter)
+                momenta[parameter.shape].append(self.state[parameter]["momentum"])
+                gradients[parameter.shape].append(parameter.grad)
+        rounded = self.rounded and any(has_fast_bf16(shape[0].device) for shape in momenta.values())
+        directions = (self.compiled or muon_directions)([*momenta.values()], [*gradients.values()], rounded)
+        for (shape, parameters), straight in zip(by_shape.items(), directions, strict=True):
+            size, rate = _ADAM_SIZE * max(shape) ** 0.5, group["lr"]
             if self.found_inf is not None:
                 is_wrong = self.found_inf > 0
                 rate = torch.where(is_wrong, 0.0, rate)
@@ -262,6 +259,33 @@ class Muon(torch.optim.Optimizer):
         )
 
 
+def muon_directions(
+    momenta: list[list[Tensor]], gradients: list[list[Tensor]], rounded: bool
+) -> Iterator[Float[Tensor, "count rows columns"]]:
+    """Add gradients to momenta in place, and yield the directions of the matrices of each shape, one after another.
+
+    Args:
+        momenta: Momenta of the matrices of each shape.
+        gradients: Their gradients.
+        rounded: As for `orthogonalised`.
+    """
+    for of_shape, added in zip(momenta, gradients, strict=True):
+        torch._foreach_mul_(of_shape, _MOMENTUM)
+        torch._foreach_add_(of_shape, added)
+        # Nesterov momentum: look one step ahead.
+        ahead = torch._foreach_add(added, of_shape, alpha=_MOMENTUM)
+        yield orthogonalised(torch.stack([whole(matrix) for matrix in ahead]), rounded=rounded)
+
+
+def compiled_muon_directions(**options: Any) -> Callable[..., Iterable[Tensor]]:
+    """Return `muon_directions` compiled into one graph, with options of `torch.compile`; the directions are a list."""
+
+    def directions(*arguments: Any) -> list[Tensor]:
+        return list(muon_directions(*arguments))
+
+    return torch.compile(directions, fullgraph=True, dynamic=False, **options)
+
+
 def orthogonalised(
     matrices: Float[Tensor, "count rows columns"], *, rounded: bool = True
 ) -> Float[Tensor, "count rows columns"]:
@@ -269,12 +293,12 @@ def orthogonalised(
 
     Args:
         matrices: Matrices of one shape; each is orthogonalised separately.
-        rounded: Whether to iterate in bfloat16 where the device supports it.
+        rounded: Whether to iterate in bfloat16.
     """
     is_tall = matrices.size(-2) > matrices.size(-1)
     x = matrices.transpose(-2, -1) if is_tall else matrices
     x = (x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)).contiguous()
-    if rounded and has_fast_bf16(x.device):
+    if rounded:
         x = x.bfloat16()  # 2.5 times as fast on a CPU with AVX-512 BF16, for the shapes of every step
     a, b, c = _COEFFICIENTS
     for _ in range(_ITERATIONS):

@@ -17,6 +17,7 @@ from clearhead.kernels.cuda_graphs import GraphRecorder
 from clearhead.model.packing import Packing
 from clearhead.model.transformer import Transformer
 from clearhead.training.loss import chunked_cross_entropy
+from clearhead.training.optimizer import Muon, compiled_muon_directions
 from clearhead.training.packed_batches import PackedShape, PackedTensors
 from clearhead.training.step import StepResult, model_products, most_nll, random_seed, wrong_step
 
@@ -45,7 +46,7 @@ class PackedStepper:
         optimizer: Optimiser of the model's weights; its learning rate becomes a tensor.
         config: Settings of `[train]`.
         shape: Sizes of the batches.
-        is_compiled: Whether to compile the pass.
+        is_compiled: Whether to compile the pass, and the directions of Muon.
     """
 
     def __init__(
@@ -63,10 +64,15 @@ class PackedStepper:
         self._numbers = torch.zeros(shape.size, dtype=torch.int32, device=self.device)
         self._batch = shape.views(self._numbers)
         self._loss: Callable[..., tuple[Tensor, Tensor]] = packed_loss
+        if isinstance(optimizer, Muon) and is_compiled:
+            optimizer.compiled = compiled_muon_directions()
         if is_compiled:
             self._loss = torch.compile(packed_loss, fullgraph=True, dynamic=False)
         model.reserve_positions(shape.longest)  # tables grow outside the graph
         self._weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self._gradients = [torch.zeros_like(weight) for weight in self._weights]
+        for weight, gradient in zip(self._weights, self._gradients, strict=True):
+            weight.grad = gradient
         self._tokens = torch.ones((), device=self.device)
         # Loss and nll of the step so far, norm of its gradient, and 1 from the first step that went wrong.
         self._measured = torch.zeros(4, device=self.device)
@@ -127,29 +133,30 @@ class PackedStepper:
 
     def release_optimizer(self) -> None:
         """Make the optimiser fit for a stepper of padded batches."""
-        self.optimizer.found_inf = None  # type: ignore[attr-defined]
+        self.optimizer.found_inf = self.optimizer.compiled = None  # type: ignore[attr-defined]
 
     def _add_gradient(self) -> None:
         is_bf16 = self.precision == "bf16"
         loss, nll = self._loss(self.model, self._batch, self.config.label_smoothing, is_bf16=is_bf16)
-        (loss / self._tokens).backward()
+        # Not by `backward`, which would add gradient by gradient.
+        added = torch.autograd.grad(loss / self._tokens, self._weights, materialize_grads=True)
+        torch._foreach_add_(self._gradients, added)
         self._measured.narrow(0, 0, 2).add_(torch.stack([loss.detach(), nll]))
 
     @torch.no_grad()
     def _move(self) -> None:
-        gradients = [weight.grad for weight in self._weights if weight.grad is not None]
-        norm = torch.stack(torch._foreach_norm(gradients)).norm()
+        norm = torch.stack(torch._foreach_norm(self._gradients)).norm()
         self._norm.copy_(norm)
         nll = self._measured.select(0, 1) / self._tokens
         is_sound = norm.isfinite() & (nll < most_nll(self.model.config.vocab_size))
         self._is_wrong.copy_(torch.where(is_sound, self._is_wrong, 1.0))
         if self.config.clip_norm:
-            torch._foreach_mul_(gradients, (self.config.clip_norm / norm).clamp(max=1.0))
+            torch._foreach_mul_(self._gradients, (self.config.clip_norm / norm).clamp(max=1.0))
         is_recorded = self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
         for group in self.optimizer.param_groups:
             group["capturable"] = is_recorded  # Adam warns of it elsewhere
         self.optimizer.step()
-        torch._foreach_zero_(gradients)  # not freed: a CUDA graph has their addresses
+        torch._foreach_zero_(self._gradients)  # not freed: a CUDA graph has their addresses
 
 
 class _Repeated:

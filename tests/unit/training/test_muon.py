@@ -8,7 +8,15 @@ import torch
 from clearhead.config import ModelConfig, TrainConfig
 from clearhead.errors import CheckpointError
 from clearhead.model import Transformer
-from clearhead.training.optimizer import Muon, build_optimizer, load_optimizer_state, optimizer_state, orthogonalised
+from clearhead.training.optimizer import (
+    Muon,
+    build_optimizer,
+    compiled_muon_directions,
+    load_optimizer_state,
+    optimizer_state,
+    orthogonalised,
+)
+from processes import call
 
 
 @pytest.fixture
@@ -39,6 +47,35 @@ def test_each_matrix_is_orthogonalised_by_itself():
     matrices = torch.randn(3, 17, 29)
     alone = orthogonalised(matrices[1:2], rounded=False)
     torch.testing.assert_close(orthogonalised(matrices, rounded=False)[1:2], alone, rtol=1e-4, atol=1e-5)
+
+
+def compile_directions() -> None:
+    """Move matrices of three shapes together, compiled, and each alone; a break of the graph raises."""
+    shapes = [(17, 29), (29, 13), (17, 29), (11, 11), (29, 13), (17, 29)]
+    draw = torch.Generator().manual_seed(3)
+    starts = [torch.randn(shape, generator=draw) for shape in shapes]
+    together = [torch.nn.Parameter(start.clone()) for start in starts]
+    alone = [torch.nn.Parameter(start.clone()) for start in starts]
+    settings = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": 0.1, "rounded": False}
+    whole = Muon(together, [], **settings)
+    whole.found_inf = torch.zeros(())
+    whole.compiled = compiled_muon_directions(backend="aot_eager")
+    single = [Muon([matrix], [], **settings) for matrix in alone]
+    for optimizer in (whole, *single):
+        optimizer.param_groups[0]["lr"] = torch.tensor(0.05) if optimizer is whole else 0.05
+    for number in range(3):
+        for ours, other in zip(together, alone, strict=True):
+            ours.grad = torch.randn(ours.shape, generator=draw)
+            other.grad = ours.grad.clone()
+        with torch.compiler.set_stance("fail_on_recompile" if number else "default"):
+            whole.step()
+        for optimizer in single:
+            optimizer.step()
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_compiled_directions_are_one_graph_and_those_of_each_matrix_alone():
+    assert call(compile_directions) == 0
 
 
 @pytest.mark.parametrize(("precision", "rounded"), [("fp32", False), ("auto", True), ("bf16", True)])

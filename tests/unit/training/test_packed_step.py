@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from clearhead.config import Config, ModelConfig, TrainConfig
 from clearhead.config.nested import merge
@@ -161,6 +162,36 @@ def test_step_waits_for_no_value_of_the_device(shape, settings):
     assert {weight.grad.device.type for weight in model.parameters()} == {"meta"}
     with pytest.raises(RuntimeError, match="meta tensor"):
         stepper.results()
+
+
+class Operations(TorchDispatchMode):
+    """Number of operations that compute; those that only describe a tensor anew do not count."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        name = function.__name__.partition(".")[0]
+        is_view = name.endswith(("view", "expand", "select", "squeeze", "transpose", "slice")) or name in (
+            *("t", "detach", "alias", "permute", "unbind", "split", "split_with_sizes", "as_strided"),
+        )
+        self.count += not is_view
+        return function(*arguments, **(options or {}))
+
+
+def test_number_of_operations_of_a_packed_step_is_below_that_of_a_padded_one_for_any_batch(store, shape):
+    train = TrainConfig(optimizer="muon", precision="fp32")
+    packed, padded = trained_model(), trained_model()
+    packed_steps = packed_stepper(packed, shape, train)
+    padded_steps = Stepper(padded, build_optimizer(padded, train), train)
+    counts = []
+    for rows in (PARTS[1], *PARTS):
+        with Operations() as of_packed:
+            packed_steps.step([numbers_of(store, shape, rows)], number=1, rate=0.01, tokens=TOKENS)
+        with Operations() as of_padded:
+            padded_steps.step([collate(store, rows, **SPECIAL)], number=1, rate=0.01)
+        counts.append((of_packed.count, of_padded.count))
+    assert counts[1][0] == counts[2][0]  # the first step also makes the state of the optimiser
+    assert all(of_packed < of_padded for of_packed, of_padded in counts[1:])
 
 
 def compile_in_one_graph(shape: PackedShape) -> None:
