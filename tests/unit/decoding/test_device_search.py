@@ -165,19 +165,36 @@ def test_nan_after_one_of_several_hypotheses_is_an_error_though_another_is_finis
         decode(kind(model), sources, options)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-@pytest.mark.parametrize("size", [1, slow(2), 3])
-def test_no_sequence_of_tokens_is_repeated_not_even_one_that_a_prefix_begins(
-    make_sharp_model, make_sources, beam_size, size
+def whole_prefix(*text):
+    return Prefix(text, tuple((token,) for token in text))
+
+
+@pytest.mark.parametrize("beam_size", [1, slow(3)])
+@pytest.mark.parametrize(("size", "alone"), [(1, True), slow(1, False), (2, True), slow(2, False), (3, False)])
+def test_no_sequence_of_tokens_is_repeated_unless_no_other_is_allowed(
+    make_sharp_model, make_sources, beam_size, size, alone
 ):
-    model, sources = make_sharp_model(), make_sources((7, 1, 13))
-    searches, prefixes = [], [Prefix((5, 6, 5), ((5,), (6,), (5,))), NO_PREFIX, Prefix((9, 9), ((9,), (9,)))]
+    kind = {"num_encoder_layers": 0, "tying": "decoder"} if alone else {}
+    model = make_sharp_model(output_bias=True, **kind)
+    sources = make_sources((7, 7, 7) if alone else (7, 1, 13))  # plain code reads texts of one length
+    model.output_proj.bias[0] = 9.0  # a word of a decoder alone
+    # Of 37 tokens, fewer than the minimum.
+    limits, prefixes = [47, 41, 43], [whole_prefix(5, 6, 5), NO_PREFIX, whole_prefix(9, 9)]
+    searches = []
     for ngram in (size, 0):
-        config = DecodeConfig(beam_size=beam_size, min_length=21, no_repeat_ngram_size=ngram, end_loops=False)
-        expected = find_plainly(model, sources, [27, 21, 23], config, prefixes=prefixes)
-        searches.append(find(DeviceEngine(model), sources, [27, 21, 23], config, prefixes=prefixes))
-        assert_same(searches[-1], expected)
+        config = DecodeConfig(beam_size=beam_size, min_length=40, no_repeat_ngram_size=ngram, end_loops=False)
+        searches.append(find(DeviceEngine(model), sources, limits, config, prefixes=prefixes))
+        assert_same(searches[-1], find_plainly(model, sources, limits, config, prefixes=prefixes))
     assert tokens(searches[0]) != tokens(searches[1])
+
+
+def test_the_repetitions_of_a_prefix_are_no_loop(make_sharp_model, make_sources):
+    model, sources, config = make_sharp_model(output_bias=True), make_sources((4,)), DecodeConfig(beam_size=1)
+    model.output_proj.bias[END] = -9.0
+    prefixes = [whole_prefix(*[5, 6] * 15)]
+    found = find(DeviceEngine(model), sources, [41], config, prefixes=prefixes)
+    assert_same(found, find_plainly(model, sources, [41], config, prefixes=prefixes))
+    assert len(found[0][0].tokens) > 31
 
 
 def test_other_searches_take_the_steps_of_the_general_form(make_sharp_model, make_sources):
