@@ -48,7 +48,7 @@ class AddressOptions(OptionGroup):
 
 
 class ResourceOptions(OptionGroup):
-    """Keys, terms and memories of the server."""
+    """Keys, terms, memories and suggestions of the server."""
 
     keys: Path | None = typer.Option(
         None,
@@ -68,6 +68,13 @@ class ResourceOptions(OptionGroup):
         metavar="FILE",
         help="Translation memory whose translations of identical lines are reused: a .tmx or any other file of "
         "pairs. NAME=FILE applies to the model or language pair of that name.",
+    )
+    suggestions: list[str] | None = typer.Option(
+        None,
+        metavar="FILE.tmx",
+        help="File to which translations are added that users suggest (`/suggest`); use it as a --memory after a "
+        "review. NAME=FILE applies to the model or language pair of that name.",
+        show_default="suggestions are refused",
     )
 
 
@@ -125,7 +132,12 @@ def serve(
     sources = model_sources(paths)
     for source in sources:
         model_directory(source.path)  # refused before the port is taken
-    resources = Resources(named_files(files.terms or [], "--terms"), named_files(files.memory or [], "--memory"))
+    resources = Resources(
+        named_files(files.terms or [], "--terms"),
+        named_files(files.memory or [], "--memory"),
+        named_files(files.suggestions or [], "--suggestions"),
+        max_suggestions=config.max_suggestions,
+    )
     read = keys_in(files.keys)
     is_apart = can_use_search_process(resolve_device(device))
     log_to_stderr(with_libraries=True)  # in the process that searches as well

@@ -38,6 +38,8 @@ class ServeConfig(Settings):
     """Maximum number of terms in a request; each form of a term's translation counts (more: status 400)."""
     max_term_characters: Count = 200
     """Maximum characters of a term in a request, and of each form of its translation (more: status 400)."""
+    max_suggestions: Count = 10_000
+    """Maximum number of suggested translations in a file of `--suggestions` (more: status 403)."""
     max_request_tokens: Count = 50_000
     """Maximum tokens of a request: its input tokens plus the maximum number of its output tokens (more: status 413).
     For a file the limit is ten times as high."""

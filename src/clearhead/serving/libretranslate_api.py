@@ -44,6 +44,8 @@ from clearhead.serving.schemas import (
     FrontendSettings,
     Health,
     Language,
+    Suggested,
+    SuggestFields,
     TranslatedTexts,
     TranslateFields,
     described,
@@ -56,7 +58,7 @@ from clearhead.translation.result import Translation
 from clearhead.translation.review_page import TranslationReport
 
 FILE_PATH = "/translate_file"
-KEY_FIELD_PATHS = frozenset({"/translate", "/detect", FILE_PATH})
+KEY_FIELD_PATHS = frozenset({"/translate", "/detect", "/suggest", FILE_PATH})
 """Paths whose requests may have their API key in the field `api_key`."""
 FRONTEND_TIMEOUT = 500
 """Milliseconds that a page waits after a keystroke before it sends a request."""
@@ -93,7 +95,7 @@ async def frontend_settings(service: ServiceDep) -> Any:
         "frontendTimeout": FRONTEND_TIMEOUT,
         "apiKeys": service.keys.are_required,
         "keyRequired": service.keys.are_required,
-        "suggestions": False,
+        "suggestions": service.resources.takes_suggestions,
         "filesTranslation": service.takes_files,
         "supportedFilesFormat": list(EXTENSIONS),
         "language": {
@@ -165,6 +167,26 @@ async def translate(request: Request, service: ServiceDep) -> Any:
     if not isinstance(fields["q"], list):
         answer = {name: of_texts[0] for name, of_texts in answer.items()}
     return JSONResponse(answer)
+
+
+@router.post("/suggest", response_model=Suggested, openapi_extra=described(SuggestFields))
+async def suggest(request: Request, service: ServiceDep) -> Any:
+    """Suggest a translation; it is stored for a review, and changes no translation by itself."""
+    fields = await read_fields(request)
+    client = client_of(request, service.keys, fields)
+    text, suggestion, source, target = (_required(fields, name) for name in ("q", "s", "source", "target"))
+    require_within_limits([text, suggestion], service.config)
+    if not service.resources.takes_suggestions:
+        raise HTTPError(HTTPStatus.FORBIDDEN, "Suggestions are disabled on this server.")
+
+    def work(_: Job) -> None:
+        file = service.resources.suggestions(*service.models.choose(source, target))
+        if file is None:
+            raise HTTPError(HTTPStatus.FORBIDDEN, "Suggestions are disabled for these languages on this server.")
+        file.add(text, suggestion)
+
+    await run_admitted(request, service, client, work)
+    return {"success": True}
 
 
 @router.post(FILE_PATH, response_model=DownloadUrl, openapi_extra=described(FileFields, "multipart/form-data"))

@@ -41,7 +41,10 @@ class Failure(_Fields):
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Failure, "description": "The request is invalid."},
-    403: {"model": Failure, "description": "The API key is invalid, or file translation is disabled on this server."},
+    403: {
+        "model": Failure,
+        "description": "The API key is invalid, or files or suggestions are disabled on this server.",
+    },
     404: {"model": Failure, "description": "Not found."},
     405: {"model": Failure, "description": "The method is not allowed for this path."},
     408: {"model": Failure, "description": "The request body was not received in time."},
@@ -107,7 +110,7 @@ class FrontendSettings(_Fields):
     keyRequired: bool
     """Whether an API key is required."""
     suggestions: bool
-    """Whether users may suggest translations; always false."""
+    """Whether users may suggest translations."""
     filesTranslation: bool
     """Whether file translation is enabled."""
     supportedFilesFormat: list[str]
@@ -156,6 +159,27 @@ class TranslatedTexts(_Fields):
     """What to check in each translation: the kind of each problem, with its details. The kinds are those of
     `/v1/translate`, `source_truncated` and `output_truncated` for text that was cut, and `terms` for terms that are
     missing or met at a price. The field is absent if there is no problem in any of them."""
+
+
+class SuggestFields(_Fields):
+    """Request body, as JSON or as a form."""
+
+    q: str
+    """The text."""
+    s: str
+    """The suggested translation, with as many lines."""
+    source: str
+    """Code of the source language."""
+    target: str
+    """Code of the target language."""
+    api_key: str | None = None
+    """API key, if the server requires one."""
+
+
+class Suggested(_Fields):
+    """Acknowledgement: the suggestion is stored."""
+
+    success: bool
 
 
 class FileFields(_Fields):

@@ -15,6 +15,7 @@ from clearhead.errors import ConfigError
 from clearhead.serving.file_changes import FileState, file_state
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.models import Models, ServedModel
+from clearhead.serving.suggestions import SuggestionFile
 from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.terminology import Terms
 
@@ -30,10 +31,21 @@ class Resources:
     Args:
         terms: Term files by name, from `named_files`.
         memories: Translation memory files by name, from `named_files`.
+        suggestions: Files by name into which users suggest translations, from `named_files`.
+        max_suggestions: Maximum number of suggestions in one of these.
     """
 
-    def __init__(self, terms: Mapping[str, str] | None = None, memories: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        terms: Mapping[str, str] | None = None,
+        memories: Mapping[str, str] | None = None,
+        suggestions: Mapping[str, str] | None = None,
+        *,
+        max_suggestions: int = 0,
+    ) -> None:
         self._paths = {"terms": dict(terms or {}), "memory": dict(memories or {})}
+        self._suggestion_paths, self._max_suggestions = dict(suggestions or {}), max_suggestions
+        self._suggestions: dict[str, SuggestionFile] = {}
         self._terms: dict[str, Terms] = {}
         self._memories: dict[str, TranslationMemory] = {}
         self._states: dict[str, list[FileState | None]] = {}
@@ -46,7 +58,7 @@ class Resources:
             ConfigError: If a file's name matches no served model or language pair, or a model does not support terms.
             DataError: If a file cannot be read.
         """
-        for option, paths in self._paths.items():
+        for option, paths in {**self._paths, "suggestions": self._suggestion_paths}.items():
             for name, path in paths.items():
                 meant = list(_scopes(name, models))
                 if name == ALL_REQUESTS and len(meant) > 1:
@@ -54,13 +66,20 @@ class Resources:
                         f"--{option} {path}: there are {len(meant)} pairs of languages; say which it is for, such as "
                         f"--{option} {_pair_name(*meant[0])}={path}"
                     )
-                if option == "memory" and not meant:
+                if option != "terms" and not meant:
                     raise ConfigError(
                         f"--{option} {name}={path}: neither a model nor a pair of languages that is served is called "
                         f"so; there are: {', '.join(models.served)}"
                     )
         for name in self.names:
             self.read(name, models)
+        for name, path in self._suggestion_paths.items():
+            _, source, target = next(_scopes(name, models))
+            if source is None or target is None:
+                raise ConfigError(
+                    f"--suggestions {path}: the languages of the model are not known; serve it as de-en=MODEL, say"
+                )
+            self._suggestions[name] = SuggestionFile(Path(path), (source, target), self._max_suggestions)
 
     def read(self, name: str, models: Models) -> None:
         """Reload the files of a name; if one cannot be read, terms and memory stay as they were.
@@ -139,6 +158,15 @@ class Resources:
     def memory(self, model: ServedModel, source: str | None, target: str | None) -> TranslationMemory | None:
         """Return the translation memory for a model and its languages, if any."""
         return _first_applicable(self._memories, model, source, target)
+
+    def suggestions(self, model: ServedModel, source: str | None, target: str | None) -> SuggestionFile | None:
+        """Return the file for suggestions of a model and its languages, if any."""
+        return _first_applicable(self._suggestions, model, source, target)
+
+    @property
+    def takes_suggestions(self) -> bool:
+        """Whether users may suggest translations, for some languages at least."""
+        return bool(self._suggestion_paths)
 
 
 def named_files(given: Sequence[str], option: str) -> dict[str, str]:
