@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 OWN_TEXT = (ROOT / "docs" / "own-text.md").read_text(encoding="utf-8")
 MORE_DATA = (ROOT / "docs" / "more-data.md").read_text(encoding="utf-8")
 SECTION = OWN_TEXT.partition("## From pairs to a model\n")[2].partition("\n## ")[0]
-BLOCKS = re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+BLOCKS = [block for block in re.findall(r"^```\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL) if " train " in block]
 MORE_DATA_BLOCKS = re.findall(r"^```\n(.*?)^```", MORE_DATA, re.MULTILINE | re.DOTALL)
 
 NUMBERS = [(german.replace(" ", ", ", 1), english.replace(" ", ", ", 1)) for german, english in numbers()]

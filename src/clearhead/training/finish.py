@@ -38,6 +38,7 @@ from clearhead.training.outcome import outcome, unchanged
 from clearhead.training.publish import calibrated, choose_alignment_head, translatable
 from clearhead.training.report import Answer, Judged, LearnedPair, write_report
 from clearhead.training.run_directory import from_here
+from clearhead.training.usable import usable, usable_lines
 from clearhead.training.validation import Validation
 from clearhead.training.verdict import misalignment, verdict
 from clearhead.translation.alignment import save_head
@@ -127,6 +128,8 @@ def report_end(
         is_unchanged=is_unchanged,
         ended_by=ended_by,
     )
+    may_start = config.from_model is None and not data.tokenizer.language_tags
+    judgement += usable_lines(samples.chrfs, data.report["languages"], may_start=may_start)
     valid = [record for record in records if record["split"] == "valid"]
     if is_unchanged:
         found_out = unchanged(valid) if state.step else None
@@ -139,11 +142,7 @@ def report_end(
         config=config,
         answer=Answer(
             *_direction(data, config.data),
-            {
-                f"{validation.bleu_title}, validation": f"{validation.bleu:.1f}",
-                "chrF, validation": f"{validation.chrf:.1f}",
-                **({"chrF, general text": f"{validation.general.chrf:.1f}"} if validation.general else {}),
-            },
+            _scores(validation, samples.chrfs),
             [*filter(None, [found_out]), *judgement],
             translator.bundle.model_sha256 or "",
             [int(step) for step in re.findall(r"step[ -](\d+)", translator.bundle.info["weights"])],
@@ -166,6 +165,16 @@ def report_end(
     for line in judgement:
         loop.display.say(line)
     return found_out
+
+
+def _scores(validation: Validation, chrfs: Sequence[float]) -> dict[str, str]:
+    """Return the scores of the published model in words, by name."""
+    return {
+        f"{validation.bleu_title}, validation": f"{validation.bleu:.1f}",
+        "chrF, validation": f"{validation.chrf:.1f}",
+        **({"usable as they are, of 100": str(usable(chrfs)[0])} if chrfs else {}),
+        **({"chrF, general text": f"{validation.general.chrf:.1f}"} if validation.general else {}),
+    }
 
 
 def _made(loop: Loop, translator: Translator, validation: Validation, ended_by: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ from clearhead.pages.parts import (
 from clearhead.text.line_statistics import length_ratio
 from clearhead.text.quality_flags import FlagKind
 from clearhead.translation.documents import TranslatedSegment, document_summary
+from clearhead.translation.quality import GOOD_CHRF
 from clearhead.translation.result import PROBLEMS, Translation
 
 MOST_SHOWN = 100
@@ -203,8 +204,11 @@ def reporting(path: str | None, title: str) -> Iterator[TranslationReport | None
 def _summary(num_segments: int, flagged: int, num_reused: int, qualities: Sequence[float]) -> str:
     if not num_segments:
         return "Nothing was translated."
-    # A quality is the share of translations like it that are near a human one, so their sum is the expected number.
-    near = f" Near a human translation, as far as the model can tell: {sum(qualities):,.0f} of {len(qualities):,}."
+    # A quality is the share of translations like it with such a chrF, so their sum is the expected number.
+    near = (
+        f" Of use, most after edits (chrF {GOOD_CHRF:.0f} or more), as far as the model can tell: "
+        f"{sum(qualities):,.0f} of {len(qualities):,}."
+    )
     reused = f" Reused from a translation memory, and not shown: {num_reused:,}." if num_reused else ""
     return (
         f"{num_segments:,} translated; {flagged:,} of them look wrong.{near if qualities else ''} Those that look "

@@ -146,4 +146,6 @@ def test_unflagged_segments_are_ordered_by_quality():
     )
     assert sources_of(page) == ["reused", "surer by score", "surer by quality"]
     assert "quality 0.20, score per token -0.10" in Page(page).text
-    assert "Near a human translation, as far as the model can tell: 1 of 2." in Page(page).text  # 0.2 + 0.95
+    assert (
+        "Of use, most after edits (chrF 50 or more), as far as the model can tell: 1 of 2." in Page(page).text
+    )  # 0.2 + 0.95
