@@ -119,6 +119,9 @@ class MultiHeadAttention(nn.Module):
         start: int | Int[Tensor, " T"] = 0,
     ) -> Float[Tensor, "B T D"]:
         """Attend from `query` to `memory`, or to itself if it is None (self-attention); for the rest, see `attend`."""
+        if memory is None and isinstance(mask, KeyRanges):
+            queries, keys, values = self.joined_projections(query, start)
+            return self.attend(queries, keys, values, mask=mask, weights=weights, bias=bias)
         keys, values = self.keys_and_values(query if memory is None else memory, start)
         return self.attend(self.queries(query, start), keys, values, mask=mask, weights=weights, bias=bias)
 
@@ -137,6 +140,20 @@ class MultiHeadAttention(nn.Module):
         if self.rotary is not None:
             keys = self.rotary(keys, start)
         return keys, self._split_heads(self.v_proj(memory))
+
+    def joined_projections(
+        self, x: Float[Tensor, "1 N D"], start: int | Int[Tensor, " N"]
+    ) -> tuple[Float[Tensor, "1 H N K"], Float[Tensor, "1 H N K"], Float[Tensor, "1 H N V"]]:
+        """Return `queries` and `keys_and_values` of packed rows by one product, for a GPU."""
+        projections = self.q_proj, self.k_proj, self.v_proj
+        biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
+        weight = torch.cat([projection.weight for projection in projections])
+        product = functional.linear(x, weight, torch.cat(biases) if biases else None)
+        parts = product.split([projection.out_features for projection in projections], dim=-1)
+        q, k, v = (self._split_heads(part) for part in parts)
+        if self.rotary is not None:
+            q, k = self.rotary(q, start), self.rotary(k, start)
+        return q if self.scale else q * math.sqrt(q.size(-1)), k, v  # as in `queries`
 
     def attend(
         self,

@@ -80,11 +80,13 @@ class DecoderLayer(nn.Module):
         past = 0 if cache is None else cache.length
         if x.size(1) > 1 and past > 0:
             raise ValueError(f"after {past} cached positions, give one new position, not {x.size(1)}")
-        start = past if packing is None else packing.target_places
-        keys, values = self.self_attn.keys_and_values(x, start)
-        if cache is not None:
-            keys, values = cache.extend(keys, values)
-        queries = self.self_attn.queries(x, start)
+        if packing is None:
+            keys, values = self.self_attn.keys_and_values(x, past)
+            if cache is not None:
+                keys, values = cache.extend(keys, values)
+            queries = self.self_attn.queries(x, past)
+        else:
+            queries, keys, values = self.self_attn.joined_projections(x, packing.target_places)
         weights = None if recorder.weights is None else recorder.weights.decoder
         # A single new position may attend to all earlier ones; only several at once need the causal mask. To
         # torch.compile `in` is a bool, where `>` is a symbol, which the fused kernel refuses.

@@ -23,6 +23,7 @@ VARIANTS = {
     "rotary": {"positions": "rotary", "attention_bias": True},
     "relative": {"positions": "relative"},  # their biases are a mask's, so equation 1 is computed step by step
     "widths of heads": {"d_k": 16, "d_v": 8},
+    "unscaled": {"attention_scale": False},
 }
 
 
@@ -58,6 +59,19 @@ def test_packed_states_and_gradients_are_those_of_single_sentences(values, is_pl
         for output in (states, torch.cat(alone))
     )
     torch.testing.assert_close(gradients, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_queries_keys_and_values_of_packed_rows_are_one_product():
+    """The projections of self-attention are not called; those of cross-attention, which has two inputs, are."""
+    model = Transformer(ModelConfig(**SIZES)).eval()
+    called = []
+    for name, module in model.named_modules():
+        if name.endswith("_proj"):
+            module.register_forward_hook(lambda *_, name=name: called.append(name))
+    (source, source_side), (target, target_side) = packed(drawn_ids(SOURCES)), packed(drawn_ids(TARGETS))
+    model.packed_states(source, target, Packing.of(source_side, target_side))
+    assert {name.rpartition(".")[2] for name in called if "self_attn" in name} == {"out_proj"}
+    assert {"q_proj", "k_proj", "v_proj"} < {name.rpartition(".")[2] for name in called if "cross_attn" in name}
 
 
 def test_fill_sees_nothing_and_is_seen_by_nothing():
