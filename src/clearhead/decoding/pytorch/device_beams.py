@@ -425,7 +425,7 @@ class DeviceBeams:
         written, suffixes = history[:, 0], history[:, 2]
         if self._counts_suffixes:
             is_same = written == newest[..., None]
-            torch.mul(suffixes[..., :-1] + 1, is_same[..., :-1], out=suffixes[..., 1:])
+            suffixes[..., 1:] = ((suffixes + 1) * is_same)[..., :-1]
         written.scatter_(2, state.lengths[:n, None, None].expand(n, k, 1), newest[..., None])
         state.lengths[:n].add_(is_open[:, 0])
 
@@ -451,4 +451,4 @@ class DeviceBeams:
         written = state.history[:n, 0, :, :p].gather(1, beams[..., None].expand(-1, -1, p))
         written = torch.cat([tokens, written], dim=1)
         torch.gather(every, 1, order.expand(-1, -1, 3), out=finished)
-        torch.gather(written, 1, order.expand(-1, -1, p), out=tokens)
+        tokens.copy_(written.gather(1, order.expand(-1, -1, p)))
