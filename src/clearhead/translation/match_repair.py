@@ -20,7 +20,7 @@ from typing import NamedTuple
 from clearhead.errors import ConfigError, DataError
 from clearhead.text.languages import plural_forms
 from clearhead.text.placeholders import find_placeholders
-from clearhead.text.quality_flags import NUMBER, invented_numbers, missing_numbers, missing_placeholders
+from clearhead.text.quality_flags import GROUP, NUMBER, invented_numbers, missing_numbers, missing_placeholders
 from clearhead.text.word_links import Link, Span, parts_of_words
 from clearhead.translation.result import MemoryMatch
 from clearhead.translation.terminology import Terms, forms_in, term_words
@@ -34,6 +34,12 @@ EXACT_FROM = 0.75
 held-out catalogues (Python documentation, English to French), 37 are repaired so from a memory of 18,000 pairs: their
 chrF is 95.3, that of the matches as they are 77.6. What needs the model is repaired only on request."""
 
+_START_MARKS = re.compile("[¿¡]")
+"""Marks at the start of a sentence that belong to its end mark."""
+_SUFFIX = re.compile(r"['’:]\w")
+"""Start of an ending that belongs to the number before it, as in Turkish `3'ün` and Finnish `3:n`."""
+_MOST_DIGITS = 18
+"""Digits of a number of which the plural form is looked for."""
 _STRICT = "pl"
 """Language whose plural forms decide if the target's are unknown: Polish distinguishes 1, 2 to 4, and 5."""
 
@@ -174,7 +180,9 @@ def repair_of(line: str, source: str, target: str, language: str = "") -> Repair
     """
     ends = _plain(_end_marks(line)), _plain(_end_marks(source))
     own, others = (_units(text[: len(text) - len(_end_marks(text))]) for text in (line, source))
-    if len(own) != len(others) or (ends[0] != ends[1] and _plain(_end_marks(target)) != ends[1]):
+    if len(own) != len(others):
+        return None
+    if ends[0] != ends[1] and (_plain(_end_marks(target)) != ends[1] or _START_MARKS.search(target)):
         return None
     changes = [(old, new) for old, new in zip(others, own, strict=True) if old.key != new.key]
     exact = [(old, new) for old, new in changes if old.kind == new.kind != "word"]
@@ -183,9 +191,10 @@ def repair_of(line: str, source: str, target: str, language: str = "") -> Repair
         return None
     if words and not all(unit.text[0].isalpha() for unit in words[0]):
         return None
-    counted = [old for old, new in exact if old.kind == "number" and not _same_plural(old, new, others, language)]
-    edits = None if counted else _exact_edits(exact, others, _units(target))
-    if edits is None:
+    translated = _units(target)
+    edits = _exact_edits(exact, others, translated)
+    numbers = [(old, new) for old, new in exact if old.kind == "number"]
+    if edits is None or not all(_fit(*pair, others, target, translated, language) for pair in numbers):
         return None
     spans = [((old.start, old.end), (new.start, new.end)) for old, new in words]
     return Repair(target, tuple(edits), ends[0] if ends[0] != ends[1] else None, spans[0] if spans else None)
@@ -285,13 +294,35 @@ def _in_form(number: str, written: str) -> str:
     return _RUNS.sub(lambda _: next(runs), written)
 
 
-def _same_plural(old: _Unit, new: _Unit, units: Sequence[_Unit], language: str) -> bool:
-    """Return whether a number may replace another before the same words."""
-    following = next((unit for unit in units if unit.start >= old.end), None)
-    if len(old.key) > 1 or len(new.key) > 1 or following is None or not following.text[0].isalpha():
-        return True
-    form = _plural_form(language)
-    return form(int(old.key[0])) == form(int(new.key[0]))
+def _fit(
+    old: _Unit, new: _Unit, source: Sequence[_Unit], target: str, translated: Sequence[_Unit], language: str
+) -> bool:
+    """Return whether a number may replace another, for all that depends on it: words, endings, the order of a date."""
+    there = [unit for unit in translated if (unit.kind, unit.key) == (old.kind, old.key)]
+    if any(_SUFFIX.match(target, unit.end) for unit in there):
+        return False
+    written = {_RUNS.sub("0", unit.text) for unit in (old, *there)}
+    is_date = any(sign in form for form in written for sign in "/-") or (len(old.key) > 2 and len(written) > 1)
+    if is_date and len(set(old.key)) < len(set(zip(old.key, new.key, strict=True))):
+        return False  # 1/1/2024: whether the day is written first is not known
+    is_counted = _has_word_behind(old, source) or any(_has_word_behind(unit, translated) for unit in there)
+    return not is_counted or _forms(old, language) == _forms(new, language) is not None
+
+
+def _has_word_behind(number: _Unit, units: Sequence[_Unit]) -> bool:
+    """Return whether a word follows a number, directly or within markup, quotes or brackets."""
+    behind = (unit.text[0] for unit in units if unit.start >= number.end and unit.kind != "code")
+    following = next((sign for sign in behind if unicodedata.category(sign) not in ("Pi", "Ps")), "")
+    return following.isalpha()
+
+
+def _forms(number: _Unit, language: str) -> list[int] | None:
+    """Return the plural forms of a number however it is read; None if it is too long."""
+    whole = "".join(number.key)
+    if len(whole) > _MOST_DIGITS:
+        return None
+    is_grouped = all(len(run) == GROUP for run in number.key[1:])
+    return [_plural_form(language)(int(text)) for text in (*number.key, *([whole] if is_grouped else []))]
 
 
 @cache

@@ -25,7 +25,7 @@ def exactly(line, source, target, language="de"):
     ("line", "source", "target", "expected"),
     [
         ("Page 17 of the book", "Page 5 of the book", "Seite 5 des Buches", "Seite 17 des Buches"),
-        ("It costs 2.5 euros", "It costs 1.5 euros", "Es kostet 1,5 Euro", "Es kostet 2,5 Euro"),
+        ("It costs 3.5 euros", "It costs 2.5 euros", "Es kostet 2,5 Euro", "Es kostet 3,5 Euro"),
         ("New in 3.14, see %s", "New in 3.9, see %d", "Siehe %d, neu in 3.9", "Siehe %s, neu in 3.14"),
         ("4 of 4 dogs", "3 of 3 dogs", "3 von 3 Hunden", "4 von 4 Hunden"),
         ("from 9 to 2 dogs", "from 2 to 9 dogs", "von 2 bis 9 Hunde", "von 9 bis 2 Hunde"),
@@ -51,10 +51,30 @@ def test_numbers_and_placeholders_are_replaced_where_the_translation_has_them(li
         ("a dog, a cat", "a dog and a cat", "ein Hund und eine Katze"),
         ("a big dog", "a dog", "ein Hund"),
         ("see :ref:`a <b>`", "see :ref:`c <d>`", "siehe :ref:`c`"),
+        ("due 03/04/2025", "due 01/01/2024", "fällig 01.01.2024"),  # whether the day comes first is not known
+        ("2 <b>sheep</b> run", "1 <b>sheep</b> run", "1 <b>Schaf</b> rennt"),
+        ("2 “sheep”", "1 “sheep”", "1 „Schaf“"),
+        ("Sheep: 2", "Sheep: 1", "1 Schaf"),  # counted in the translation alone
+        ("7 of us", "3 of us", "3'ün bizim"),
+        ("Is it here", "Is it here?", "¿Está aquí?"),
+        (f"{'9' * 5_000} dogs bark", f"{'8' * 5_000} dogs bark", f"{'8' * 5_000} Hunde bellen"),
     ],
 )
 def test_what_is_ambiguous_is_not_repaired(line, source, target):
     assert exactly(line, source, target) is None
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "source", "target", "expected"),
+    [
+        ("fr", "2.5 million here", "1.5 million here", "1,5 million ici", None),  # millions
+        ("fr", "3.5 million here", "2.5 million here", "2,5 millions ici", "3,5 millions ici"),
+        ("pl", "1,005 dogs here", "1,002 dogs here", "1 002 psy tutaj", None),  # psów
+        ("de", "due 03/05/2025", "due 02/04/2024", "fällig 02.04.2024", "fällig 03.05.2025"),
+    ],
+)
+def test_numbers_of_several_parts_keep_the_plural_form_and_the_order(language, line, source, target, expected):
+    assert exactly(line, source, target, language) == expected
 
 
 @pytest.mark.parametrize(("language", "expected"), [("de", "5 Hunde hier"), ("pl", None), ("", None)])
