@@ -105,6 +105,9 @@ class TrainConfig(Settings):
     into it at every step. Requires `--from` and the optimizer `adam`."""
     lora_alpha: Rate = 16.0
     """Scale of the LoRA adapters: their product is multiplied by `lora_alpha / lora_rank`."""
+    deterministic: bool = False
+    """On a GPU, use deterministic algorithms alone, so that a resumed run on the same GPU and software is meant to be
+    the same bit for bit. It is slower. A CPU always computes the same."""
     seed: Seed = 1
     """Random seed of initialisation, batch order and dropout."""
     plain: bool = False

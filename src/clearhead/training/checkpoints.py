@@ -17,10 +17,12 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
@@ -159,11 +161,42 @@ class Checkpoints:
     directory: Path
     notice: Callable[[str], None]
     """Called with a message when a damaged checkpoint is skipped."""
+    is_background: bool = False
+    """Whether a thread writes checkpoints from copies of the tensors; `wait` tells when they are written."""
     _verified: set[Path] = field(default_factory=set)
     _damaged: set[Path] = field(default_factory=set)
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))  # starts with its first task
+    _tasks: list[Future[None]] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._thread.shutdown()
+        if kind is None:  # another error is not replaced
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until what `save` and `prune` began is done.
+
+        Raises:
+            CheckpointError: If a checkpoint could not be written.
+        """
+        while self._tasks:
+            self._tasks.pop(0).result()
+
+    def _do(self, function: Callable[..., None], *arguments: Any) -> None:
+        if self.is_background:
+            self._tasks.append(self._thread.submit(function, *arguments))
+        else:
+            function(*arguments)
 
     def paths(self) -> list[Path]:
         """Return the checkpoint directories, oldest first."""
+        self.wait()
+        return self._paths()
+
+    def _paths(self) -> list[Path]:
         paths = (path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir())
         return sorted(paths, key=_step)  # names of more than eight digits do not sort as text
 
@@ -172,14 +205,34 @@ class Checkpoints:
         return self.directory / f"step-{step:08d}"
 
     def save(self, state: TrainingState, model: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]) -> Path:
-        """Write a checkpoint, completely or not at all.
+        """Write a checkpoint, completely or not at all; in the background, once the previous one is written.
 
         Raises:
-            CheckpointError: If it cannot be written, or could not be read back. Older checkpoints are untouched.
+            CheckpointError: If it, or the previous one, cannot be written, or could not be read back. Older checkpoints
+                are untouched.
         """
+        self.wait()
         final, values = self.path(state.step), state.to_dict()
+        copied = None
+        if self.is_background:
+            device = next(iter(model.values())).device
+            model, optimizer = _copies(model), _copies(optimizer)
+            copied = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
+        self._do(self._write, final, values, model, optimizer, copied)
+        return final
+
+    def _write(
+        self,
+        final: Path,
+        values: dict[str, Any],
+        model: Mapping[str, Tensor],
+        optimizer: Mapping[str, Tensor],
+        copied: torch.cuda.Event | None,
+    ) -> None:
+        if copied is not None:
+            copied.synchronize()
         try:
-            TrainingState.from_dict(values)
+            state = TrainingState.from_dict(values)
             with new_directory(final) as temporary:
                 metadata = {"format": "pt", "step": str(state.step)}
                 write_weights(temporary / "model.safetensors", model, metadata)
@@ -188,18 +241,16 @@ class Checkpoints:
                 written = list(temporary.iterdir())
                 manifest = {file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in written}
                 write_json(temporary / "manifest.json", manifest)
-            for later in self.paths():
+            for later in self._paths():
                 if _step(later) > state.step:  # damaged checkpoints, newer than the one from which the run resumed
                     shutil.rmtree(later, ignore_errors=True)
         except (OSError, CheckpointError) as error:
-            kept = (
-                f"the last good checkpoint is {self.paths()[-1]}" if self.paths() else "there is no earlier checkpoint"
-            )
+            earlier = self._paths()
+            kept = f"the last good checkpoint is {earlier[-1]}" if earlier else "there is no earlier checkpoint"
             trouble = disk_trouble(error) if isinstance(error, OSError) else error
             raise CheckpointError(f"cannot write the checkpoint {final}: {trouble}; {kept}") from None
         self._verified.add(final)
         self._damaged.discard(final)
-        return final
 
     def newest(self) -> tuple[Path, TrainingState] | None:
         """Return the newest undamaged checkpoint, or None if there are no checkpoints.
@@ -239,6 +290,7 @@ class Checkpoints:
 
     def trouble(self, path: Path) -> str | None:
         """Return what is wrong with a checkpoint, or None if it is undamaged."""
+        self.wait()
         if path in self._verified:
             return None
         trouble = self._trouble_on_disk(path)
@@ -295,8 +347,11 @@ class Checkpoints:
             best_step: Step of the best checkpoint, which is kept too; None if there is none.
             multiple_of: Optimiser steps between regular checkpoints.
         """
-        kept = _regular([path for path in self.paths() if path not in self._damaged], multiple_of)[-keep:]
-        for path in self.paths():
+        self._do(self._prune, keep, best_step, multiple_of)
+
+    def _prune(self, keep: int, best_step: int | None, multiple_of: int) -> None:
+        kept = _regular([path for path in self._paths() if path not in self._damaged], multiple_of)[-keep:]
+        for path in self._paths():
             if path not in kept and (best_step is None or path != self.path(best_step)):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -311,6 +366,12 @@ class Checkpoints:
             return read_weights(path / name, float32=True)[0]
         except ModelError as error:
             raise CheckpointError(str(error)) from None
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies in the CPU's memory; a GPU makes its own after what it was asked to do before."""
+    hosts = {name: torch.empty_like(one, device="cpu", pin_memory=one.is_cuda) for name, one in tensors.items()}
+    return {name: host.copy_(tensors[name], non_blocking=True) for name, host in hosts.items()}
 
 
 def _step(path: Path) -> int:

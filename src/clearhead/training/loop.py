@@ -215,6 +215,7 @@ class Loop:
             if best or is_due or is_regular or self.state.ended_by(train) or self._is_to_stop:
                 self._save(best)
             if self._is_to_stop:
+                self.checkpoints.wait()
                 self.display.say(f"stopped after step {self.state.step:,}; the same command continues from there")
                 self.workers.wait()  # the first worker may be publishing, and would miss one that has left
                 self.stop.received = self.stop.received or signal.SIGTERM  # it may have reached another worker
@@ -224,6 +225,7 @@ class Loop:
             self._save(self._validate(log))
         self.workers.begin("")
         self._prune()  # in case the run was killed while pruning after its last step
+        self.checkpoints.wait()
         self.stop.end_at_once()  # the state is saved
         return ended_by
 

@@ -31,6 +31,7 @@ from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import full_version
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
+from clearhead.training.determinism import deterministic
 from clearhead.training.distributed import Workers, crowding
 from clearhead.training.finish import VERDICT_FILE, Samples, data_lines, report_end
 from clearhead.training.layers import Layers
@@ -183,11 +184,11 @@ def train_from_values(
             opened(run, fresh=fresh) as (directory, take_place),
             StopSignals(is_quiet=workers.count > 1) as stop,
             Display(on_progress) as display,
+            deterministic(device, is_asked_for=layers.config.train.deterministic),
+            Checkpoints(run / "checkpoints", display.say, is_background=command.saves_in_background) as checkpoints,
         ):
-            checkpoints = Checkpoints(run / "checkpoints", display.say)
             newest = None if take_place else checkpoints.newest()
-            made = newest[1] if newest else TrainingState()
-            config, data, order = _prepare_or_resume(command, directory, made, display)
+            config, data, order = _prepare_or_resume(command, directory, newest, display)
             if take_place:
                 display.say(f"moved the earlier run to {take_place(_inputs(config, data))}")
             if fresh:
@@ -244,6 +245,11 @@ class _Command:
     start: float
     """`time.monotonic()` at the start of the command."""
 
+    @property
+    def saves_in_background(self) -> bool:
+        """Whether a thread writes checkpoints; other workers would read what is not yet written."""
+        return self.device.type == "cuda" and self.num_workers == 1
+
 
 def _train_with_the_first(workers: Workers, start: float, own: OwnParts) -> TrainResult:
     """Train as a worker other than the first, which prints and writes nothing."""
@@ -265,8 +271,9 @@ def _train_with_the_first(workers: Workers, start: float, own: OwnParts) -> Trai
         order = data.order(config.train)
         loop = Loop(config, data, order, run, device, checkpoints, display, stop, start, workers, own)
         loop.begin(newest, None)
-        ended_by = loop.train(NoLog())
-        validation, _ = loop.publish_best()
+        with deterministic(device, is_asked_for=config.train.deterministic):
+            ended_by = loop.train(NoLog())
+            validation, _ = loop.publish_best()
         workers.wait()  # the first worker checks the others' heartbeats until it has written the report
         return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
 
@@ -291,17 +298,18 @@ class _PreparedRun(NamedTuple):
 
 
 def _prepare_or_resume(
-    command: _Command, run: Path, made: TrainingState, display: Display
+    command: _Command, run: Path, newest: tuple[Path, TrainingState] | None, display: Display
 ) -> tuple[Config, Prepared, BatchOrder]:
     """Prepare a new run, or check that an old one may resume; write its settings, return them, the data and its order.
 
     Args:
         command: The settings of the command.
         run: Run directory.
-        made: State of the run; an empty one for a new run.
+        newest: Newest checkpoint and its state; None for a new run.
         display: Progress display.
     """
     path, changes, layers = run / "config.toml", list[str](), command.layers
+    made = newest[1] if newest else TrainingState()
     if path.exists():  # under the lock: no other process writes
         saved, data = Config.load(path), open_prepared(run / "data")
         if missing := missing_inputs(saved):

@@ -7,8 +7,12 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
@@ -18,6 +22,7 @@ from clearhead.errors import CheckpointError
 from clearhead.training import checkpoints as module
 from clearhead.training.checkpoints import CHECKPOINT_FORMAT, Best, Checkpoints, TrainingState, disk_trouble
 from clearhead.training.log import Window
+from processes import SECONDS, call
 
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
 
@@ -303,6 +308,95 @@ def test_directories_of_other_names_are_no_checkpoints(checkpoints):
     assert checkpoints.paths() == [path]
     checkpoints.prune(1, best_step=None, multiple_of=10)
     assert (checkpoints.directory / "step-best").is_dir()
+
+
+@pytest.fixture
+def background(checkpoints) -> Iterator[Checkpoints]:
+    """Checkpoints that a thread writes."""
+    checkpoints.is_background = True
+    with checkpoints:
+        yield checkpoints
+
+
+def test_a_thread_writes_the_weights_of_the_step_and_the_next_save_waits_for_it(background, monkeypatch):
+    is_free, order, whole = Event(), list[str](), module.write_weights
+
+    def write(path, *rest):
+        assert is_free.wait(SECONDS)
+        order.append(f"{path.parent.name[:14]} {path.stem}")
+        whole(path, *rest)
+
+    monkeypatch.setattr(module, "write_weights", write)
+    model, optimizer = tensors(3)
+    state = TrainingState(step=3, window=Window(steps=2))
+    path = background.save(state, model, optimizer)
+    background.prune(1, best_step=None, multiple_of=1)
+    assert not path.exists()
+    assert order == []
+    for tensor in (*model.values(), *optimizer.values()):
+        tensor.fill_(-1.0)
+    state.step, state.window.steps = 99, 99
+    is_free.set()
+    save(background, 5)
+    assert path.exists()
+    assert names(background) == [3, 5]
+    assert [line[-5:] for line in order] == ["model", "mizer"] * 2
+    assert background.state(path) == TrainingState(step=3, window=Window(steps=2))
+    torch.testing.assert_close(background.tensors(path, "model.safetensors"), tensors(3)[0], rtol=0, atol=0)
+    torch.testing.assert_close(background.tensors(path, "optimizer.safetensors"), tensors(3)[1], rtol=0, atol=0)
+
+
+NEXT = {
+    "save": lambda checkpoints: save(checkpoints, 30),
+    "paths": Checkpoints.paths,
+    "trouble": lambda checkpoints: checkpoints.trouble(checkpoints.path(10)),
+    "close": lambda checkpoints: checkpoints.__exit__(None),
+}
+
+
+@pytest.mark.parametrize("ending", NEXT)
+def test_a_full_disk_in_the_thread_is_told_by_what_comes_next(checkpoints, monkeypatch, ending):
+    (good,) = save(checkpoints, 10)
+    checkpoints.is_background = True
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "write_weights", full)
+    save(checkpoints, 20)
+    with pytest.raises(CheckpointError, match="the disk is full") as caught:
+        NEXT[ending](checkpoints)
+    checkpoints.__exit__(None)  # ends the thread
+    assert str(good) in str(caught.value)
+    assert os.listdir(checkpoints.directory) == [good.name]
+
+
+def test_another_error_is_not_replaced_by_that_of_the_thread(checkpoints, monkeypatch):
+    checkpoints.is_background = True
+    monkeypatch.setattr(module, "write_weights", lambda *_: 1 / 0)
+    save(checkpoints, 10)
+    with pytest.raises(KeyboardInterrupt), checkpoints:
+        raise KeyboardInterrupt
+
+
+def killed_while_writing(directory: Path) -> None:
+    checkpoints = Checkpoints(directory, print, is_background=True)
+    with checkpoints:
+        save(checkpoints, 10)
+        checkpoints.wait()
+        whole = module.write_weights
+
+        def write(path, *rest):
+            whole(path, *rest)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        module.write_weights = write
+        save(checkpoints, 20)
+
+
+def test_a_kill_while_the_thread_writes_leaves_the_checkpoint_before(checkpoints):
+    assert call(partial(killed_while_writing, checkpoints.directory)) == -signal.SIGKILL
+    assert checkpoints.newest() == (checkpoints.path(10), TrainingState(step=10, elapsed=10 / 3))
 
 
 @pytest.mark.parametrize("moment", [1, 2])
