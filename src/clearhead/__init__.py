@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from clearhead.translation import Translation
     from clearhead.translation.documents import TranslatedSegment, fillings, translate_document
     from clearhead.translation.memory import TranslationMemory
+    from clearhead.translation.memory_file import MemoryFile
     from clearhead.translation.terminology import Term, Terms
     from clearhead.translation.translator import Translator
 
@@ -39,6 +40,7 @@ _HOMES = {
     "ClearheadError": "clearhead.errors",
     "Config": "clearhead.config",
     "Explanation": "clearhead.inspection.explanation",
+    "MemoryFile": "clearhead.translation.memory_file",
     "ModelConfig": "clearhead.config",
     "MultiHeadAttention": "clearhead.model.attention",
     "Sampling": "clearhead.config",
@@ -67,6 +69,7 @@ __all__ = [
     "ClearheadError",
     "Config",
     "Explanation",
+    "MemoryFile",
     "ModelConfig",
     "MultiHeadAttention",
     "Sampling",

@@ -184,12 +184,14 @@ def convert(
     Examples:
       clearhead corpus convert memory.tmx pairs.tsv
       clearhead corpus convert a.po b.po -o pairs.tsv
+      clearhead corpus convert memory.tmx memory.sqlite
       clearhead corpus convert --source train.de --target train.en -o pairs.tsv
 
     Entries that a file marks as untranslated, unfinished or similar are omitted and counted; a row that is not a pair
-    is an error. The languages named in the new file are those of --from-lang and --to-lang (after --swap); if these are
-    not given, those of the first file; if it names none, the extensions of line-aligned files; otherwise `source` and
-    `target`.
+    is an error. A .sqlite file is a memory for `translate --memory` and `serve --memory`, in which a million pairs are
+    searched without reading them first (docs/terms.md). The languages named in the new file are those of --from-lang
+    and --to-lang (after --swap); if these are not given, those of the first file; if it names none, the extensions of
+    line-aligned files; otherwise `source` and `target`.
     """
     inputs = list(files or ())
     if output is None:
@@ -201,6 +203,7 @@ def convert(
     corpus.refuse_overwriting(output)
 
     from clearhead.formats import SKIPS, write_pairs
+    from clearhead.translation.memory_file import EXTENSION, write_memory
 
     skipped: Counter[str] = Counter()
 
@@ -213,7 +216,11 @@ def convert(
             advance(1)
 
     with progress("converting") as advance:
-        count = write_pairs(output, kept(advance), corpus.languages)
+        if output.lower().endswith(EXTENSION):
+            useful = ((pair.source, pair.target, pair.context) for pair in kept(advance))
+            count = write_memory(output, useful, corpus.known_languages)
+        else:
+            count = write_pairs(output, kept(advance), corpus.languages)
     for reason, number in skipped.items():
         notice(f"{number:,} entries are left out: {SKIPS[reason]}")
     notice(f"{count:,} pairs written")
@@ -428,6 +435,12 @@ class _Corpus:
     @property
     def languages(self) -> tuple[str, str]:
         """The languages of source and target; `source` and `target` if they are unknown."""
+        source, target = self.known_languages
+        return source or "source", target or "target"
+
+    @property
+    def known_languages(self) -> tuple[str | None, str | None]:
+        """The languages of source and target; None if they are unknown."""
         asked, sides = (self._wanted.from_lang, self._wanted.to_lang), self._sides
         asked = asked[::-1] if self._swap else asked
-        return asked[0] or sides[0] or "source", asked[1] or sides[1] or "target"
+        return asked[0] or sides[0], asked[1] or sides[1]

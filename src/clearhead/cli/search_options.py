@@ -87,8 +87,9 @@ class TermOptions(OptionGroup):
     memory: list[str] | None = typer.Option(
         None,
         metavar="FILE",
-        help="Translation memory, a .tmx or any other file of pairs; may be repeated. Translations of identical "
-        "lines are reused, translations of similar lines are shown (docs/terms.md).",
+        help="Translation memory: a .tmx or any other file of pairs, may be repeated; or a .sqlite file of `corpus "
+        "convert`. Translations of identical lines are reused, those of similar lines are repaired or shown "
+        "(docs/terms.md).",
     )
     fuzzy: float | None = typer.Option(
         None,
@@ -139,14 +140,15 @@ class TermOptions(OptionGroup):
         """Read the translation memory, if there is one, and report the number of translations in it.
 
         Raises:
-            ConfigError: As in `TranslationMemory.load`, or if the similarity is not above 0 and at most 1.
-            DataError: As in `TranslationMemory.load`.
+            ConfigError: As in `load_memory`, or if the similarity is not above 0 and at most 1.
+            DataError: As in `load_memory`.
         """
         if not self.memory:
             return None
-        from clearhead.translation.memory import LEAST_SIMILARITY, TranslationMemory
+        from clearhead.translation.memory import LEAST_SIMILARITY
+        from clearhead.translation.memory_file import load_memory
 
-        memory = TranslationMemory.load(self.memory, from_lang=from_lang, to_lang=to_lang)
+        memory = load_memory(self.memory, from_lang=from_lang, to_lang=to_lang)
         lookup = partial(memory.match, least=LEAST_SIMILARITY if self.fuzzy is None else self.fuzzy)
         lookup("")  # an impossible share is refused before anything is translated
         notice(f"translation memory: {len(memory):,} translations")

@@ -67,7 +67,7 @@ class ResourceOptions(OptionGroup):
         None,
         metavar="FILE",
         help="Translation memory whose translations of identical lines are reused: a .tmx or any other file of "
-        "pairs. NAME=FILE applies to the model or language pair of that name.",
+        "pairs, or a .sqlite file of `corpus convert`. NAME=FILE applies to the model or language pair of that name.",
     )
     suggestions: list[str] | None = typer.Option(
         None,

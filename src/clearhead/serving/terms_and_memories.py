@@ -16,7 +16,7 @@ from clearhead.serving.file_changes import FileState, file_state
 from clearhead.serving.http_errors import bad_request
 from clearhead.serving.models import Models, ServedModel
 from clearhead.serving.suggestions import SuggestionFile
-from clearhead.translation.memory import TranslationMemory
+from clearhead.translation.memory_file import Memory, load_memory
 from clearhead.translation.terminology import Terms
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Resources:
         self._suggestion_paths, self._max_suggestions = dict(suggestions or {}), max_suggestions
         self._suggestions: dict[str, SuggestionFile] = {}
         self._terms: dict[str, Terms] = {}
-        self._memories: dict[str, TranslationMemory] = {}
+        self._memories: dict[str, Memory] = {}
         self._states: dict[str, list[FileState | None]] = {}
         self._seen: dict[str, list[FileState | None]] = {}
 
@@ -104,7 +104,7 @@ class Resources:
                 target_lang = own or next(iter(model.targets), None) if model.is_tagged else None
                 model.translator.translate([], terms=loaded, target_lang=target_lang)
         if memory is not None:
-            remembered = TranslationMemory.load([memory], from_lang=source, to_lang=target)
+            remembered = load_memory([memory], from_lang=source, to_lang=target)
         if loaded is not None:
             self._terms[name] = loaded
         if remembered is not None:
@@ -155,7 +155,7 @@ class Resources:
             raise bad_request(f"no list of terms has this name; there are: {known}")
         return terms
 
-    def memory(self, model: ServedModel, source: str | None, target: str | None) -> TranslationMemory | None:
+    def memory(self, model: ServedModel, source: str | None, target: str | None) -> Memory | None:
         """Return the translation memory for a model and its languages, if any."""
         return _first_applicable(self._memories, model, source, target)
 

@@ -15,7 +15,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -48,7 +48,18 @@ MOST_WORDS = 2_000
 
 _TOLERATED = 0.01
 """Share of a file's rows that may be defective."""
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Similarities that differ by less are equal."""
+
+
+class Candidate(NamedTuple):
+    """A source that may be similar."""
+
+    bound: float
+    """Its similarity at most."""
+    number: int
+    words: Sequence[int]
+    """The numbers of its words."""
 
 
 class TranslationMemory:
@@ -143,8 +154,7 @@ class TranslationMemory:
         Raises:
             ConfigError: If `least` is not above 0 and at most 1.
         """
-        if not 0.0 < least <= 1.0:
-            raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
+        require_share(least)
         if (exact := self.exact(text, context=context)) is not None:
             return exact
         best = self._most_similar(comparable(text), least)
@@ -176,15 +186,10 @@ class TranslationMemory:
         target = self._targets.get(key)
         if target is None:
             return None
-        by_context = self._in_context.get(key, {})
-        is_clear = context in by_context or len({*by_context.values()}) < 2
-        target = by_context.get(context, target)
-        is_reused = fits(text, target) and is_clear
-        return MemoryMatch(self._originals[key], target, 1.0, is_reused=is_reused, uses=self._uses(key))
+        by_context, uses = self._in_context.get(key, {}), self._uses(key)
+        return exact_match(text, self._originals[key], target, by_context, context, uses)
 
     def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
-        from rapidfuzz.distance import Levenshtein
-
         unknown = len(self._ids)
         words = [self._ids.get(word.text, unknown) for word in term_words(text)]
         if not 0 < len(words) <= MOST_WORDS:
@@ -194,18 +199,65 @@ class TranslationMemory:
             if word != unknown:
                 common[self._entries[word]] += times
         bounds = np.minimum(common, self._lengths) / np.maximum(self._lengths, len(words))
-        near = np.flatnonzero(bounds >= least - _ROUNDING)
-        best: tuple[float, int] | None = None
-        for number in near[np.lexsort((-near, -bounds[near]))].tolist():
-            if best is not None and bounds[number] < best[0]:
-                break
-            longest = max(len(words), int(self._lengths[number]))
-            least_same = math.ceil(((least if best is None else best[0]) - _ROUNDING) * longest)
-            same = Levenshtein.similarity(words, self._words[number], score_cutoff=least_same)  # 0 below the cutoff
-            candidate = same / longest, number
-            if same >= least_same and (best is None or candidate > best):
-                best = candidate
-        return best
+        near = np.flatnonzero(bounds >= least - ROUNDING)
+        nearest = near[np.lexsort((-near, -bounds[near]))].tolist()
+        return closest(words, (Candidate(bounds[number], number, self._words[number]) for number in nearest), least)
+
+
+def require_share(least: float) -> None:
+    """Check a minimum similarity.
+
+    Raises:
+        ConfigError: If it is not above 0 and at most 1.
+    """
+    if not 0.0 < least <= 1.0:
+        raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
+
+
+def closest(words: Sequence[int], candidates: Iterable[Candidate], least: float) -> tuple[float, int] | None:
+    """Return the similarity and number of the most similar candidate, of equal ones the last number; None if none is.
+
+    Args:
+        words: The numbers of the words of a text.
+        candidates: The candidates, those with the highest bounds first.
+        least: Minimum similarity.
+    """
+    from rapidfuzz.distance import Levenshtein
+
+    best: tuple[float, int] | None = None
+    for bound, number, others in candidates:
+        if best is not None and bound < best[0]:
+            break
+        longest = max(len(words), len(others))
+        least_same = math.ceil(((least if best is None else best[0]) - ROUNDING) * longest)
+        same = Levenshtein.similarity(words, others, score_cutoff=least_same)  # 0 below the cutoff
+        candidate = same / longest, number
+        if same >= least_same and (best is None or candidate > best):
+            best = candidate
+    return best
+
+
+def exact_match(
+    text: str,
+    source: str,
+    last: str,
+    by_context: Mapping[str | None, str],
+    context: str | None,
+    uses: tuple[MemoryUse, ...],
+) -> MemoryMatch:
+    """Return the match of a text that is in the memory.
+
+    Args:
+        text: The text.
+        source: The source in the memory.
+        last: Its last translation.
+        by_context: Its last translation in each context; empty if it has none.
+        context: Context of the text, whose translation comes first.
+        uses: Where the memory has the source.
+    """
+    is_clear = context in by_context or len({*by_context.values()}) < 2
+    target = by_context.get(context, last)
+    return MemoryMatch(source, target, 1.0, is_reused=is_clear and fits(text, target), uses=uses)
 
 
 def comparable(text: str) -> str:
@@ -244,7 +296,8 @@ def in_place(line: str, match: MemoryMatch, context: str | None, around: tuple[s
     if len(targets) != 1:
         return match
     (target,) = targets
-    return replace(match, target=target, is_reused=match.similarity == 1.0 and fits(line, target))
+    is_exact = comparable(line) == comparable(match.source)
+    return replace(match, target=target, is_reused=is_exact and fits(line, target))
 
 
 def match_of(

@@ -14,6 +14,8 @@ import pytest
 
 from clearhead.cli.corpus import check, clean, convert, stats
 from clearhead.errors import ConfigError, DataError
+from clearhead.translation.memory_file import MemoryFile
+from clearhead.translation.result import MemoryMatch
 from commands import clearhead
 from small_runs import numbers, write_numbers
 
@@ -400,3 +402,15 @@ def test_ctrl_c_leaves_no_page(tmp_path):
         assert process.stderr.read() == b"clearhead: interrupted\n"
     assert process.returncode == 130
     assert list(tmp_path.iterdir()) == []
+
+
+def test_convert_writes_a_memory_file(run_command, tmp_path):
+    catalogue = 'msgctxt "verb"\nmsgid "Open"\nmsgstr "Öffnen"\n\n#, fuzzy\nmsgid "no"\nmsgstr "nein"\n'
+    (tmp_path / "a.po").write_text(catalogue, encoding="utf-8")
+    out = tmp_path / "m.sqlite"
+    told = run_command(convert, tmp_path / "a.po", out, "--to-lang", "de").stderr
+    assert "1 pairs written" in told
+    memory = MemoryFile(out)
+    assert (len(memory), memory.languages) == (1, (None, "de"))
+    assert memory.match("Open", context="verb") == MemoryMatch("Open", "Öffnen", 1.0, is_reused=True)
+    memory.close()

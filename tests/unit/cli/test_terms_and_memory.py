@@ -15,6 +15,7 @@ import pytest
 from clearhead.bundle import save_bundle
 from clearhead.cli.translate import translate
 from clearhead.errors import ConfigError, DataError
+from clearhead.translation.memory_file import write_memory
 
 PAGE = (Path(__file__).parents[3] / "docs" / "terms.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^clearhead translate runs/en-de .*$", PAGE, re.MULTILINE)
@@ -54,6 +55,8 @@ def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("terms.tsv").write_text("# ours\n\ngearbox\tGetriebe\tGetriebes\nfile\tDatei\n", encoding="utf-8")
     Path("memory.tmx").write_text(MEMORY, encoding="utf-8")
+    pairs = [("Open the file.", "Öffnen Sie die Datei.", None), ("Close the window now.", "Fenster & zu!", None)]
+    write_memory("memory.sqlite", pairs, ("en", "de"))
     Path("text.txt").write_text("Open the file.\nThe gearbox\n\nClose the door now.\n", encoding="utf-8")
     Path("messages.po").write_text(CATALOGUE, encoding="utf-8")
     Path("messages.xlf").write_text(f'<xliff version="1.2">{XLIFF["1.2"]}</xliff>', encoding="utf-8")

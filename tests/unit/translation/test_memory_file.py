@@ -1,0 +1,170 @@
+"""Memory files: the same matches as in memory, additions that last, several processes, damaged and foreign files."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from clearhead.errors import ConfigError, DataError
+from clearhead.translation.memory import TranslationMemory
+from clearhead.translation.memory_file import MemoryFile, load_memory, write_memory
+from clearhead.translation.result import MemoryMatch
+
+PAIRS = [
+    ("Open the file.", "Öffne die Datei.", None),
+    (" Close the window now. ", "Schließe das Fenster jetzt.", None),
+    ("blank", " ", None),
+    ("Fu\u0308nf %s", "five %s", None),
+    ("Open the file.", "Öffnen Sie die Datei.", None),
+]
+
+
+@pytest.fixture
+def path(tmp_path):
+    assert write_memory(str(tmp_path / "m.sqlite"), PAIRS, ("en", "de")) == 4
+    return str(tmp_path / "m.sqlite")
+
+
+def drawn(draw, size):
+    words = ["a", "b", "c", "d", "e", "f", "g", "h", "%s", "7"]
+    weights = [1 / number for number in range(1, len(words) + 1)]
+    return " ".join(draw.choices(words, weights, k=draw.randint(1, size)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_file_has_the_matches_of_a_memory_in_ram(tmp_path, seed):
+    draw = random.Random(seed)
+    pairs = [(drawn(draw, 9), draw.choice("xyz"), draw.choice([None, None, "v", "n"])) for _ in range(130)]
+    in_ram, path = TranslationMemory(pairs), str(tmp_path / "m.sqlite")
+    write_memory(path, pairs[:120], (None, None))
+    file = MemoryFile(path)
+    for pair in pairs[120:]:
+        file.add(*pair)
+    assert len(file) == len(in_ram)
+    for _ in range(60):
+        text = drawn(draw, 12) + draw.choice(["", " new", "  "])
+        for least in (0.2, 0.5, 0.6, 0.75, 0.9, 1.0):
+            for context in (None, "v", "other"):
+                expected, found = (memory.match(text, least, context=context) for memory in (in_ram, file))
+                assert found == expected
+                assert found is None or found.uses == expected.uses
+    file.close()
+
+
+def test_exact_and_similar_matches_of_a_file(path):
+    memory = load_memory([path], from_lang="en-GB", to_lang="de")
+    assert memory.match("Open the file.\n") == MemoryMatch("Open the file.", "Öffnen Sie die Datei.", 1.0, True)
+    assert memory.match("Fünf %s").source == "Fu\u0308nf %s"
+    assert memory.match("Close the door now.", 0.8) == MemoryMatch(
+        "Close the window now.", "Schließe das Fenster jetzt.", 0.8
+    )
+    assert memory.match("Close the door now.", 0.81) is memory.match("blank") is memory.match("") is None
+    assert memory.match("\udc80") is None
+    with pytest.raises(ConfigError, match="must be above 0"):
+        memory.match("x", 0.0)
+    with pytest.raises(DataError, match="one side is blank"):
+        memory.add("x", " ")
+    with pytest.raises(DataError, match="half of a surrogate pair"):
+        memory.add("x", "a\udc80")
+    memory.close()
+
+
+ADDING = """
+import sys
+from clearhead.translation.memory_file import MemoryFile
+memory = MemoryFile(sys.argv[1])
+for number in range(10**6):
+    memory.add(f"text {number}", f"Text {number}")
+    print(number, flush=True)
+"""
+
+
+def test_what_was_added_survives_a_kill_and_is_seen_by_others_at_once(path):
+    reader = MemoryFile(path)
+    with subprocess.Popen([sys.executable, "-c", ADDING, path], stdout=subprocess.PIPE, text=True) as process:
+        for number in range(3):
+            assert int(process.stdout.readline()) == number
+            assert reader.exact(f"text {number}").target == f"Text {number}"
+        process.send_signal(signal.SIGKILL)
+        told = [int(line) for line in process.stdout.read().split()]
+    assert all(reader.exact(f"text {number}") for number in told)
+    reader.add("after", "danach")  # the journal of the killed process is rolled back
+    assert reader.match("after").target == "danach"
+    assert reader._database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    reader.close()
+
+
+def test_threads_share_a_file(path):
+    memory, found = MemoryFile(path), []
+
+    def use(number):
+        memory.add(f"Row {number} of the table", f"Zeile {number}")
+        found.append(memory.match(f"Row {number} of the table").target)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [f"Zeile {number}" for number in range(5)]
+    assert len(memory) == 3 + 5
+    memory.close()
+
+
+def test_a_memory_of_other_languages_or_beside_other_files_is_refused(path, tmp_path):
+    with pytest.raises(ConfigError, match="a memory for en to de, and fr is asked for"):
+        load_memory([path], from_lang="en", to_lang="fr")
+    (tmp_path / "a.tsv").write_text("a\tb\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="used alone"):
+        load_memory([str(tmp_path / "a.tsv"), path])
+    assert isinstance(load_memory([str(tmp_path / "a.tsv")]), TranslationMemory)
+
+
+def changed(path, statement):
+    with sqlite3.connect(path) as database:
+        database.execute(statement)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("PRAGMA user_version = 2", "of version 2, and this clearhead reads version 1"),
+        ("PRAGMA application_id = 1", "a database, but not a translation memory"),
+        ("DROP TABLE facts", r"is damaged \(no such table: facts\); make one with `clearhead corpus convert"),
+    ],
+)
+def test_another_version_or_database_is_refused(path, statement, message):
+    changed(path, statement)
+    with pytest.raises(DataError, match=message):
+        MemoryFile(path)
+
+
+@pytest.mark.parametrize("statement", ["UPDATE sources SET words = x'00'", "DELETE FROM sources", "DROP TABLE pairs"])
+def test_damage_is_told_where_it_is_met(path, statement):
+    memory = MemoryFile(path)
+    changed(path, statement)
+    if statement.startswith("DELETE"):
+        assert memory.exact("Open the file.") is None
+    with pytest.raises(DataError, match="is damaged"):
+        memory.match("Close the door now.", 0.5)
+    memory.close()
+
+
+def test_a_cut_file_is_damaged(path):
+    os.truncate(path, os.path.getsize(path) // 2)
+    with pytest.raises(DataError, match="is damaged"):
+        MemoryFile(path).match("Close the door now.")
+
+
+def test_a_file_without_pairs_is_not_written(tmp_path):
+    with pytest.raises(DataError, match="no pair to write"):
+        write_memory(str(tmp_path / "m.sqlite"), [("a", " ", None)], (None, None))
+    assert list(tmp_path.iterdir()) == []
