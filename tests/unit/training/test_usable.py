@@ -35,5 +35,5 @@ def test_no_start_is_named_for_good_models_unknown_pairs_and_runs_from_a_model(c
     assert len(usable_lines(chrfs, languages, may_start=may_start)) == 1
 
 
-def test_nothing_is_said_without_translations():
+def test_no_sentence_is_made_without_translations():
     assert usable_lines([], ["en", "de"], may_start=True) == []
