@@ -137,7 +137,7 @@ def test_a_command_prints_what_the_page_shows(block, tmp_path, monkeypatch, caps
 def test_a_program_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for found in re.findall(r'"((?:runs/)?[\w.-]+)"', block.text):
-        if found.startswith("runs/") or Path(found).suffix in (".po", ".tmx", ".tsv"):
+        if found.startswith("runs/") or Path(found).suffix in (".po", ".sqlite", ".tmx", ".tsv"):
             in_commands.write(found)
     Path("config.toml").write_text("[train]\nmax_steps = 7\n", encoding="utf-8")
     monkeypatch.setattr(clearhead, "train", lambda config: None)  # what it does is tested where it is

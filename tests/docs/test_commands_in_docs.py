@@ -31,6 +31,7 @@ from clearhead.config.nested import merge, parse_override
 from clearhead.errors import ConfigError
 from clearhead.formats import SentencePair, write_pairs, write_tsv
 from clearhead.paper.exercises.catalogue import workbook
+from clearhead.translation.memory_file import write_memory
 from commands import clearhead
 from every_run import one_in
 from small_runs import numbers
@@ -246,6 +247,8 @@ def write(name: str) -> None:
             document.save(name)
         case [*_, (".tmx" | ".po" | ".xlf")]:
             write_pairs(name, pairs, ("de", "en"))
+        case [".sqlite"]:
+            write_memory(name, ((pair.target, pair.source, None) for pair in pairs), ("de", "en"))
         case [".tsv"]:
             write_tsv(name, [SentencePair(pair.target, pair.source, "x:1") for pair in pairs])
         case [*_, suffix]:
