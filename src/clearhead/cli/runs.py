@@ -68,28 +68,27 @@ def runs(
     elif compare:
         _print_table(["", *(str(run.path) for run in found)], different)
     else:
-        typer.echo(for_terminal("\n".join(line for run in found for line in _lines(run, found))))
+        typer.echo(for_terminal("\n".join(_lines(found))))
     if page is not None:
         typer.echo(for_terminal(f"page: {page}"), err=True)
 
 
-def _lines(run: RunSummary, runs: Sequence[RunSummary]) -> Iterator[str]:
-    """Yield a run, and below it its data, its scores, and the settings that it was given and others were not."""
+def _lines(runs: Sequence[RunSummary]) -> Iterator[str]:
+    """Yield each run, and below it its data, its scores, and the settings that it was given and others were not."""
     from clearhead.training.runs import differing_settings, test_scores
 
-    data = run.config.data
-    files = [Path(name).name for name in (*data.source, *data.target, *data.pairs)]
-    pairs = "no data prepared yet" if run.num_pairs is None else f"{run.num_pairs:,} pairs"
-    yield str(run.path)
-    state = "finished" if run.is_finished else "unfinished"
-    yield f"  {state}, {run.steps:,} steps of {run.config.preset} on {pairs} of {', '.join(files)}"
-    scores = [f"{name} {value:.2f}" for name, value in run.validation.items()]
-    if scores:
-        yield f"  validation {', '.join(scores)}" + "".join(f"; {score}" for score in test_scores(run))
-    at, given = runs.index(run), run.given
-    own = [f"{name} = {values[at]}" for name, values in differing_settings(runs).items() if name in given]
-    if own:
-        yield f"  {', '.join(own)}"
+    different = differing_settings(runs)
+    for at, run in enumerate(runs):
+        data, given = run.config.data, run.given
+        files = [Path(name).name for name in (*data.source, *data.target, *data.pairs)]
+        pairs = "no data prepared yet" if run.num_pairs is None else f"{run.num_pairs:,} pairs"
+        yield str(run.path)
+        state = "finished" if run.is_finished else "unfinished"
+        yield f"  {state}, {run.steps:,} steps of {run.config.preset} on {pairs} of {', '.join(files)}"
+        if scores := [f"{name} {value:.2f}" for name, value in run.validation.items()]:
+            yield f"  validation {', '.join(scores)}" + "".join(f"; {score}" for score in test_scores(run))
+        if own := [f"{name} = {values[at]}" for name, values in different.items() if name in given]:
+            yield f"  {', '.join(own)}"
 
 
 def _print_table(heads: Sequence[str], rows: dict[str, list[str]]) -> None:

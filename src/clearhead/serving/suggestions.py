@@ -41,11 +41,6 @@ class SuggestionFile:
                 self._renew()
         except OSError as error:
             raise DataError(f"cannot write suggestions into {path}: {error.strerror or error}") from None
-        if self._state is not None and not self._holds_suggestions_alone():
-            raise ConfigError(
-                f"{path} is not a file of suggestions: it holds more than pairs of texts as clearhead writes them, "
-                f"which would be lost; name a new file"
-            )
 
     def add(self, source: str, target: str) -> None:
         """Add a suggestion; of texts of several lines, each line with its translation. What is there stays once.
@@ -63,7 +58,13 @@ class SuggestionFile:
             raise bad_request("Invalid request: a line of q or s is empty, and the other is not")
         try:
             with self._lock, locked(self.path):
-                self._renew()
+                try:
+                    self._renew()
+                except (ConfigError, DataError):  # the client neither made the file nor may know its path
+                    raise HTTPError(
+                        HTTPStatus.SERVICE_UNAVAILABLE,
+                        "the suggestion cannot be stored: another program has changed the file of suggestions",
+                    ) from None
                 added = {**self._pairs, **dict.fromkeys(pair for pair in pairs if pair[0])}
                 if len(added) > self.most:
                     raise HTTPError(
@@ -84,11 +85,17 @@ class SuggestionFile:
 
     def _renew(self) -> None:
         """Read the file again if another server, or its owner, has changed it."""
-        if (state := file_state(self.path)) != self._state:
-            wanted = Wanted(from_lang=self.languages[0], to_lang=self.languages[1])
-            pairs = read_pairs([str(self.path)], wanted) if state is not None else ()
-            self._pairs = dict.fromkeys((pair.source, pair.target) for pair in pairs)
-            self._state = state
+        if (state := file_state(self.path)) == self._state:
+            return
+        wanted = Wanted(from_lang=self.languages[0], to_lang=self.languages[1])
+        pairs = read_pairs([str(self.path)], wanted) if state is not None else ()
+        self._pairs = dict.fromkeys((pair.source, pair.target) for pair in pairs)
+        if state is not None and not self._holds_suggestions_alone():
+            raise ConfigError(
+                f"{self.path} is not a file of suggestions: it holds more than pairs of texts as clearhead writes "
+                f"them, which would be lost; name a new file"
+            )
+        self._state = state
 
     def _write(self, path: str, pairs: dict[tuple[str, str], None]) -> None:
         write_tmx(path, (SentencePair(*pair, origin="") for pair in pairs), self.languages)

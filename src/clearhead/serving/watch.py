@@ -23,6 +23,8 @@ from clearhead.serving.server import bind
 _HOST = "127.0.0.1"
 _LOOK_SECONDS = 1.0
 """Seconds between two looks at whether the page has changed."""
+_CLOSING_SECONDS = 3
+"""Seconds that a browser has to read the rest at the end."""
 
 
 @contextmanager
@@ -41,7 +43,15 @@ def watched(port: int, title: str, page: Callable[[], Html], version: Callable[[
     listener = bind(_HOST, port, advice="choose another port with --watch")
     ended = threading.Event()
     app = _application(title, page, version, ended)
-    config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, lifespan="off")
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=_CLOSING_SECONDS,
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="watch")
     thread.start()

@@ -69,7 +69,8 @@ class RunSummary:
     def validation(self) -> dict[str, float]:
         """Validation BLEU and chrF of the published model, or else of the last validation; empty without one."""
         if self.published:
-            return {name: self.published[f"valid_{name.lower()}"] for name in ("BLEU", "chrF")}
+            published = {name: self.published.get(f"valid_{name.lower()}") for name in ("BLEU", "chrF")}
+            return {name: score for name, score in published.items() if isinstance(score, int | float)}
         last = next((record for record in reversed(self.records) if record["split"] == "valid"), None)
         return {} if last is None else {name: round(last[name.lower()], 2) for name in ("BLEU", "chrF")}
 
@@ -103,27 +104,31 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     Raises:
         ConfigError: If a path is no directory, or holds no run.
     """
-    runs: dict[Path, None] = {}
+    runs: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
             raise ConfigError(f"{path} is no directory; name a run, or a folder of runs")
-        inside = dict.fromkeys(_runs_within(path, _FOLDERS_DEEP))
+        inside = list(_runs_within(path, _FOLDERS_DEEP))
         if not inside:
             raise ConfigError(f"{path} holds no run (a directory with config.toml, as `clearhead train` makes it)")
-        runs |= inside
-    return list(runs)
+        for run in inside:
+            runs.setdefault(run.resolve(), run)  # links can lead to a run in several ways
+    return list(runs.values())
 
 
 def _runs_within(path: Path, depth: int) -> Iterator[Path]:
-    if (path / "config.toml").is_file():
-        yield path
-    elif depth:
-        try:
-            folders = sorted(inner for inner in path.iterdir() if inner.is_dir() and not inner.name.startswith("."))
-        except OSError as error:
-            raise ConfigError(f"cannot look into {path}: {error.strerror}") from None
-        for inner in folders:
-            yield from _runs_within(inner, depth - 1)
+    try:
+        if is_run := (path / "config.toml").is_file():
+            yield path
+        is_searched = depth and not is_run
+        inside = path.iterdir() if is_searched else ()
+        folders = sorted(inner for inner in inside if inner.is_dir() and not inner.name.startswith("."))
+    except OSError as error:
+        if depth < _FOLDERS_DEEP:
+            return  # the folder of another user beside one's own
+        raise ConfigError(f"cannot look into {path}: {error.strerror}") from None
+    for inner in folders:
+        yield from _runs_within(inner, depth - 1)
 
 
 def read_run(path: Path) -> RunSummary:
@@ -155,7 +160,7 @@ def read_run(path: Path) -> RunSummary:
         path=path,
         config=config,
         is_finished=is_finished(path),
-        num_pairs=report.get("train", {}).get("kept"),
+        num_pairs=trained["kept"] if isinstance(trained := report.get("train"), dict) and "kept" in trained else None,
         vocabulary=_sha256(vocabulary) if vocabulary.exists() else None,
         records=read(lambda: read_metrics(path / "metrics.jsonl"), []),
         published=model.get("info", {}).get("metrics", {}),
@@ -227,7 +232,7 @@ def write_runs_page(path: Path, runs: Sequence[RunSummary]) -> None:
             "finished" if run.is_finished else "unfinished",
             _count(run.num_pairs),
             _count(run.steps),
-            *(f"{run.validation[metric]:.2f}" if run.validation else "-" for metric in ("BLEU", "chrF")),
+            *(f"{run.validation[metric]:.2f}" if metric in run.validation else "-" for metric in ("BLEU", "chrF")),
             "; ".join(test_scores(run)) or "-",
         )
         for name, run in zip(names, runs, strict=True)

@@ -11,6 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from clearhead.pages import Html
+from clearhead.serving.watch import watched
 from clearhead.training.loop import Loop
 from commands import clearhead
 from small_runs import QUICK_FLAGS, write_numbers
@@ -58,6 +60,21 @@ def test_a_damaged_run_does_not_hide_the_others(runs, capsys):
     assert captured.out.startswith("runs/second\n")
     assert clearhead("runs", "runs/first") == 1
     assert "none of these runs can be read" in capsys.readouterr().err
+
+
+def test_settings_of_many_runs_are_compared_once(runs, monkeypatch):
+    calls = []
+    monkeypatch.setattr("clearhead.training.runs.differing_settings", lambda found: calls.append(len(found)) or {})
+    assert clearhead("runs") == 0
+    assert calls == [2]
+
+
+def test_a_browser_that_reads_nothing_does_not_keep_a_page_from_ending():
+    long = Html("x" * 50_000_000)  # more than a connection holds
+    with watched(0, "title", lambda: long, lambda: 0) as address, socket.socket() as browser:
+        browser.connect(("127.0.0.1", int(address.rsplit(":", 1)[1].strip("/"))))
+        browser.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert browser.recv(1)  # the answer has begun, and stays unread
 
 
 def test_a_run_in_progress_is_shown_to_this_machine(tmp_path, capsys, monkeypatch):

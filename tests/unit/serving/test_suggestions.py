@@ -96,6 +96,22 @@ def test_a_file_with_anything_else_is_not_written_to(path):
     assert path.read_text(encoding="utf-8") == text[:90]
 
 
+@pytest.mark.parametrize("damage", [("<tu>", "<tu><note>mine</note>"), ("</tmx>", "")], ids=["note", "cut"])
+def test_a_file_that_another_program_changed_is_left_as_it_is(path, damage):
+    file = SuggestionFile(path, LANGUAGES, 5)
+    file.add("Hund", "dog")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(changed := text.replace(*damage), encoding="utf-8")
+    for _ in range(2):
+        with pytest.raises(HTTPError, match="another program has changed the file of suggestions") as refused:
+            file.add("Katze", "cat")
+        assert (refused.value.status, str(path) in str(refused.value)) == (503, False)
+    assert path.read_text(encoding="utf-8") == changed
+    path.write_text(text, encoding="utf-8")
+    file.add("Katze", "cat")
+    assert len(pairs_in(path)) == 2
+
+
 def test_requests_suggest_and_others_are_refused(start_server, models, tmp_path):
     path = tmp_path / "s.tmx"
     server = start_server(str(models["de-en"]), str(models["many"]), "--suggestions", f"fr-de={path}")

@@ -61,6 +61,34 @@ def test_runs_are_found_two_folders_below_and_by_name(run, other):
         find_runs([run / "metrics.jsonl"])
 
 
+def test_links_and_folders_that_cannot_be_read_do_not_hide_or_repeat_runs(run, other, monkeypatch):
+    (run.parent / "zz").symlink_to(run.parent)
+    locked = run.parent / "locked"
+    locked.mkdir()
+    is_file = Path.is_file
+
+    def refused(path: Path) -> bool:
+        if path.parent == locked:
+            raise PermissionError(13, "Permission denied")
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert find_runs([run.parent]) == [other, run]
+    with pytest.raises(ConfigError, match=r"cannot look into .*locked: Permission denied"):
+        find_runs([locked])
+
+
+def test_what_is_missing_of_a_report_or_a_model_is_left_out(run, tmp_path):
+    model, report = run / "model" / "config.json", run / "data" / "report.json"
+    values = read_json(model, ConfigError)
+    del values["info"]["metrics"]["valid_bleu"]
+    model.write_text(json.dumps(values), encoding="utf-8")
+    report.write_text('{"train": []}', encoding="utf-8")
+    summary = read_run(run)
+    assert (list(summary.validation), summary.num_pairs) == (["chrF"], None)
+    write_runs_page(tmp_path / "page.html", [summary])
+
+
 def test_a_run_has_its_scores_and_the_test_sets_of_its_published_model(run):
     published = read_json(run / "model" / "config.json", ConfigError)
     evaluate(run, model_sha256="of an earlier model", bleu=11.0)
