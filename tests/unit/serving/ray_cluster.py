@@ -11,8 +11,9 @@ import json
 import os
 import sys
 
-# Nothing is told to the makers of Ray, and no token is kept in the home directory.
+# Nothing is told to the makers of Ray, and no token is kept in the home directory. A busy machine may take long.
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+os.environ |= {"RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60", "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60"}
 
 import ray
 from ray import serve

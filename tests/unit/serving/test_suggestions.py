@@ -48,7 +48,7 @@ def test_suggestions_are_stored_once_and_line_by_line(path):
         ("\ud800", "one", "Invalid request: "),
     ],
 )
-def test_what_cannot_be_stored_is_refused_and_changes_nothing(path, source, target, message):
+def test_a_suggestion_that_cannot_be_stored_is_refused_and_changes_nothing(path, source, target, message):
     file = SuggestionFile(path, LANGUAGES, 5)
     file.add("Hund", "dog")
     before = path.read_bytes()

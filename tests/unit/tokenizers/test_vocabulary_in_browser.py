@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 
 import pytest
 
+from browsers import page_with_modules
 from clearhead.text.placeholders import SIGNS
 from clearhead.tokenizers import Tokenizer
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(__file__).parents[3] / "src" / "clearhead" / "pages" / "web" / "vocabulary.js"
+PAGE = """
+<script type="module">import { Vocabulary } from "./web/vocabulary.js"; window.Vocabulary = Vocabulary;</script>
+"""
 ODD = [
     "", " ", "  a  b   ", "a\x85b", "x\ufeffy\ufeff", "\u3000 全角　空白", "½²Ⅳ１２３ 12,345.6", "e\u0301 é",
     "🤦🏽‍♂️👩‍👩‍👧 \U0001f1e9\U0001f1ea", "don't I'LL we've 's", "a" * 200, "ha" * 90, "\t\r\x0b\x0c x", "</s> <pad>",
@@ -23,21 +25,16 @@ ODD = [
 
 @pytest.mark.parametrize("placeholders", [False, True])
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
-def test_ids_and_texts_are_those_of_python(browser, sentences, kind, placeholders):
+def test_ids_and_texts_are_those_of_python(browser, tmp_path, sentences, kind, placeholders):
     draw = random.Random(0)
     texts = [*sentences, *ODD, *("".join(draw.choices("".join(ODD), k=30)) for _ in range(300))]
     tokenizer = Tokenizer.train(texts, kind=kind, vocab_size=900, split_digits=placeholders, placeholders=placeholders)
     ids = tokenizer.encode_batch(texts)
     some = [draw.choices(range(tokenizer.vocab_size), k=8) for _ in range(300)]  # perhaps parts of a character
-    page = browser.new_page()
-    script = SCRIPT.read_text(encoding="utf-8").replace("export class", "window.Vocabulary = class")
-    page.set_content(f"<script>{script}</script>")
-    found = page.evaluate(
-        """([file, texts, ids]) => {
-          const vocabulary = new Vocabulary(JSON.parse(file));
-          return [texts.map((text) => vocabulary.encode(text)), ids.map((some) => vocabulary.decode(some))];
-        }""",
-        [tokenizer.text, texts, [*ids, *some]],
-    )
-    page.close()
+    ask = """([file, texts, ids]) => {
+      const vocabulary = new Vocabulary(JSON.parse(file));
+      return [texts.map((text) => vocabulary.encode(text)), ids.map((some) => vocabulary.decode(some))];
+    }"""
+    with page_with_modules(browser, tmp_path, PAGE, "window.Vocabulary") as page:
+        found = page.evaluate(ask, [tokenizer.text, texts, [*ids, *some]])
     assert found == json.loads(json.dumps([ids, tokenizer.decode_batch([*ids, *some])]))

@@ -78,7 +78,7 @@ def test_links_and_folders_that_cannot_be_read_do_not_hide_or_repeat_runs(run, o
         find_runs([locked])
 
 
-def test_what_is_missing_of_a_report_or_a_model_is_left_out(run, tmp_path):
+def test_missing_parts_of_a_report_or_a_model_are_left_out(run, tmp_path):
     model, report = run / "model" / "config.json", run / "data" / "report.json"
     values = read_json(model, ConfigError)
     del values["info"]["metrics"]["valid_bleu"]
@@ -108,7 +108,7 @@ def test_a_run_without_a_model_has_the_scores_of_its_last_validation(run):
     assert not summary.is_finished
 
 
-def test_what_cannot_be_read_of_a_run_is_a_problem_of_it(run):
+def test_unreadable_parts_of_a_run_are_its_problems(run):
     (run / "metrics.jsonl").write_text('damaged\n{"split": "train", "step": 1}\n', encoding="utf-8")
     (run / "data" / "report.json").write_text("{", encoding="utf-8")
     (run / "evaluations.jsonl").write_text("{}\n", encoding="utf-8")

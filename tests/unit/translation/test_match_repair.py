@@ -60,7 +60,7 @@ def test_numbers_and_placeholders_are_replaced_where_the_translation_has_them(li
         (f"{'9' * 5_000} dogs bark", f"{'8' * 5_000} dogs bark", f"{'8' * 5_000} Hunde bellen"),
     ],
 )
-def test_what_is_ambiguous_is_not_repaired(line, source, target):
+def test_ambiguous_differences_are_not_repaired(line, source, target):
     assert exactly(line, source, target) is None
 
 

@@ -86,7 +86,7 @@ for number in range(10**6):
 """
 
 
-def test_what_was_added_survives_a_kill_and_is_seen_by_others_at_once(path):
+def test_added_pairs_survive_a_kill_and_are_seen_by_others_at_once(path):
     reader = MemoryFile(path)
     with subprocess.Popen([sys.executable, "-c", ADDING, path], stdout=subprocess.PIPE, text=True) as process:
         for number in range(3):
