@@ -24,7 +24,6 @@ from clearhead.text.word_links import Link, Span, parts_of_words, words_of
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import Aligner
 from clearhead.translation.markup_restoration import MarkupRestorer, places_markup
-from clearhead.translation.match_repair import MatchRepairer
 from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
 from clearhead.translation.options import TranslateOptions, require_types
 from clearhead.translation.pair_encoding import PairEncoder, score_pairs
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from clearhead.decoding.shortlist import Shortlist
     from clearhead.model.own_model import OwnModel
     from clearhead.model.transformer import Transformer
+    from clearhead.translation.match_repair import MatchRepairer
 
 
 _OF_TRANSFORMERS = {"num_beams": "beam_size", "num_return_sequences": "num_best", "do_sample": "sampling"}
@@ -469,6 +469,7 @@ def match_repairer(
     Raises:
         ConfigError: If `reuse_from` is not above 0 and at most 1.
     """
+    from clearhead.translation.match_repair import MatchRepairer
 
     def align(sources: list[str], targets: list[str]) -> list[list[Link]]:
         return translator.align(sources, targets, words=parts_of_words, **settings)
