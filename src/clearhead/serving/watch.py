@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ def watched(port: int, title: str, page: Callable[[], Html], version: Callable[[
         lifespan="off",
         timeout_graceful_shutdown=_CLOSING_SECONDS,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="watch")
     thread.start()
     try:
@@ -62,6 +63,16 @@ def watched(port: int, title: str, page: Callable[[], Html], version: Callable[[
         server.should_exit = True
         thread.join()
         listener.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that ends although a browser does not read what it asked for."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        for connection in [*self.server_state.connections]:
+            connection.transport.abort()
+        await asyncio.sleep(0)  # until they are closed
 
 
 def _application(
