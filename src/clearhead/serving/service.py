@@ -8,10 +8,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from threading import BoundedSemaphore, Lock
 
 from clearhead.config import DecodeConfig, ServeConfig
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, DataError
 from clearhead.runtime.threads import num_threads
 from clearhead.serving import document_process
 from clearhead.serving.admission import Admission, MemoryBudget
@@ -301,9 +302,15 @@ class Service:
 
         def match(text: str, /, *, context: str | None = None) -> MemoryMatch | None:
             job.require_time()
-            if least is None:
-                return memory.exact(text, context=context)
-            return memory.match(text, least, context=context)
+            try:
+                if least is None:
+                    return memory.exact(text, context=context)
+                return memory.match(text, least, context=context)
+            except DataError as error:  # the file is damaged, or locked for long; clients need not know its path
+                log_event(logging.ERROR, event="memory", result="unreadable", error=str(error))
+                raise HTTPError(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "the translation memory of this server cannot be read"
+                ) from None
 
         return match
 

@@ -280,6 +280,8 @@ Memory = TranslationMemory | MemoryFile
 
 def is_memory_file(path: str | Path) -> bool:
     """Return whether a file is an SQLite database, as memory files are."""
+    if not os.path.isfile(path):
+        return False  # what was read from a pipe would be missing later
     try:
         with open(path, "rb") as file:
             return file.read(len(_SQLITE)) == _SQLITE

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from clearhead.cli.main import app
 from clearhead.errors import ClearheadError
+from clearhead.serving.http_errors import HTTPError
 from clearhead.serving.models import Models, load_model, model_sources
+from clearhead.serving.service import Service
 from clearhead.serving.terms_and_memories import Resources, named_files
+from clearhead.translation.memory_file import MemoryFile, write_memory
 
 LINES = [
     "Ein kleiner Hund rennt über die Wiese.",
@@ -182,3 +188,20 @@ def test_resources_load_rejects_terms_and_memory_files_of_no_single_pair(served,
 
     with pytest.raises(ClearheadError, match=message):
         load()
+
+
+def test_a_memory_file_that_cannot_be_read_is_not_the_fault_of_the_client(tmp_path):
+    path = str(tmp_path / "m.sqlite")
+    write_memory(path, [("Hund", "dog", None)], ("de", "en"))
+    with closing(MemoryFile(path)) as memory:
+        of_all = SimpleNamespace(resources=SimpleNamespace(memory=lambda *_: memory))
+        choice = SimpleNamespace(model=None, source="de", target="en")
+        lookups = [Service.memory(of_all, choice, SimpleNamespace(require_time=lambda: None), n) for n in (None, 0.5)]
+        assert [lookup("Hund").target for lookup in lookups] == ["dog", "dog"]
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("DROP TABLE pairs")
+            other.commit()
+        for lookup in lookups:
+            with pytest.raises(HTTPError, match="memory of this server cannot be read") as refused:
+                lookup("Hund")
+            assert (refused.value.status, path in str(refused.value)) == (503, False)

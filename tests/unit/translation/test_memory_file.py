@@ -127,6 +127,15 @@ def test_a_memory_of_other_languages_or_beside_other_files_is_refused(path, tmp_
     assert isinstance(load_memory([str(tmp_path / "a.tsv")]), TranslationMemory)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_pipe_is_read_from_its_start(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pairs.tsv")
+    writer = threading.Thread(target=pipe.write_text, args=("Open the file.\tÖffne die Datei.\n", "utf-8"))
+    writer.start()
+    assert load_memory([str(pipe)]).match("Open the file.").target == "Öffne die Datei."
+    writer.join()
+
+
 def changed(path, statement):
     with sqlite3.connect(path) as database:
         database.execute(statement)
