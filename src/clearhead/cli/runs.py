@@ -103,7 +103,7 @@ def _print_table(heads: Sequence[str], rows: dict[str, list[str]]) -> None:
 
     table = Table(box=None, pad_edge=False)
     for head in heads:
-        table.add_column(Text(head), overflow="fold")
+        table.add_column(Text(for_terminal(head)), overflow="fold")
     for name, values in rows.items():
-        table.add_row(*map(Text, (name, *values)))
+        table.add_row(*(Text(for_terminal(value)) for value in (name, *values)))
     Console().print(table)

@@ -62,6 +62,19 @@ def test_a_damaged_run_does_not_hide_the_others(runs, capsys):
     assert "none of these runs can be read" in capsys.readouterr().err
 
 
+def test_a_table_on_a_terminal_has_no_control_characters_of_a_run(runs, capsys, monkeypatch):
+    settings = (runs / "second" / "config.toml").read_text(encoding="utf-8")
+    changed = settings.replace("numbers.tsv", "num\\u001b]0;title\\u0007bers.tsv")
+    assert changed != settings
+    (runs / "second" / "config.toml").write_text(changed, encoding="utf-8")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert clearhead("runs", "--compare") == 0
+    said = capsys.readouterr().out
+    assert "train.seed" in said
+    assert not {"\x1b", "\x07"} & {*said}
+
+
 def test_settings_of_many_runs_are_compared_once(runs, monkeypatch):
     calls = []
     monkeypatch.setattr("clearhead.training.runs.differing_settings", lambda found: calls.append(len(found)) or {})
