@@ -182,7 +182,6 @@ def convert(
     """Convert files of pairs to another format, with all pairs in their original order.
 
     Examples:
-      clearhead corpus convert memory.tmx pairs.tsv
       clearhead corpus convert a.po b.po -o pairs.tsv
       clearhead corpus convert memory.tmx memory.sqlite
       clearhead corpus convert --source train.de --target train.en -o pairs.tsv

@@ -124,7 +124,7 @@ def train(
         ) > 1:
             launch(context.obj, count)
             return
-        with _watched(start.watch if met.is_first else None, Path(layers.config.out or "")):
+        with _watched(start.watch if met.is_first else None, layers):
             result = train_from_values(layers, fresh=start.fresh, workers=met, force_data=start.force_data)
     if met.is_first:
         run = from_here(result.run)
@@ -134,11 +134,12 @@ def train(
 
 
 @contextmanager
-def _watched(port: int | None, run: Path) -> Iterator[None]:
+def _watched(port: int | None, layers: Layers) -> Iterator[None]:
     """Serve a page of the run's progress, if there is a port."""
     if port is None:
         yield
         return
+    run = Path(layers.given.get("out", ""))
     require_packages("--watch")
 
     from clearhead.serving.watch import watched

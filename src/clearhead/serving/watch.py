@@ -78,7 +78,7 @@ class _Server(uvicorn.Server):
 def _application(
     title: str, page: Callable[[], Html], version: Callable[[], object], ended: threading.Event
 ) -> Starlette:
-    script_text, style_text = script("watch/main.js"), style("report.css")
+    script_text, style_text = script("watch/progress.js"), style("report.css")
     # The charts have style attributes, which a policy can only allow all together.
     policy = content_policy("connect-src 'self'", styles=["'unsafe-inline'"], scripts=[script_text])
     headers = {"content-security-policy": policy, "cache-control": "no-store", "x-content-type-options": "nosniff"}

@@ -68,9 +68,7 @@ KINDS = {
         "the source is all in capitals or all in small letters, unlike the training text, and was translated as it is",
         "mild",
     ),
-    "repaired": FlagKind(
-        "the translation of a similar text from the memory, with what differs replaced; check what was", "mild"
-    ),
+    "repaired": FlagKind("a similar translation of the memory, repaired; check it", "mild"),
     "placed_markup": FlagKind("placeholders or tags restored by word alignment; check their position", "mild"),
 }
 """Every kind of flag with its meaning, the most damage first; flags, notices and reports are in this order."""

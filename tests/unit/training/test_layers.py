@@ -160,6 +160,7 @@ UNSET_MEANS_NONE = {
     "data.columns",
     "data.from_lang",
     "data.to_lang",
+    "data.hold_out",  # chosen for the text when it is prepared
     "model.source_vocab_size",
     "model.d_k",
     "model.d_v",

@@ -180,7 +180,7 @@ def test_imported_from_is_kept_by_fine_tuning(from_finished, make_model_dir):
     shutil.rmtree(source)
     run = train_from_values(merge(values, {"train": {"max_steps": 6}})).run  # resumes, and is published again
     info = load_bundle(run).info
-    assert (info["training"]["steps"], info["imported_from"]) == (6, came)
+    assert (info["settings"]["train"]["max_steps"], info["imported_from"]) == (6, came)
     assert dict(summary({"made": info}))["imported"] == "from opus-mt, a marian model, of Hugging Face transformers"
     row = "| imported from | opus-mt, of the kind marian, of Hugging Face transformers |"
     assert row in (run / "model" / "README.md").read_text()

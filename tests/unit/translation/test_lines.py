@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -27,7 +28,10 @@ def test_translate_lines_reads_a_chunk_when_the_one_before_is_done(english_trans
     assert [chunk.places for chunk in rest] == [["line 3", "line 4"], ["line 5"]]
     assert firsts == [["A dog.", "A cat."]]
     found = [one for chunk in (first, *rest) for one in chunk.translations]
-    assert found == english_translator.translate(read, beam_size=1)
+    whole = english_translator.translate(read, beam_size=1)
+    assert [replace(one, score=None) for one in found] == [replace(one, score=None) for one in whole]
+    # On some processors the last bit depends on the batch.
+    assert [one.score for one in found if one.source] == pytest.approx([one.score for one in whole if one.source])
 
 
 def test_lines_below_a_quality_are_kept_blank():
