@@ -61,6 +61,7 @@ ONLY_PARSED = {
     r"(backtranslate|distill) ": "run in test_own_text.py",
     r"paper errata": "takes 20 seconds; tests/unit/paper",
     r"paper concepts ": "run in test_concepts_page.py",
+    r"runs $": "lists the runs of the folder `runs`; tests/unit/cli/test_runs_command.py",
     r"paper figure1 runs/demo": "names the model of a demo; tests/unit/cli/test_paper_command.py",
     r"explain runs/demo .* --compare runs/post": "names two models of a demo; test_explain_page.py compares",
     r"translate .* --workers": "starts two processes, which takes seconds; tests/unit/translation/test_worker_pool.py",
