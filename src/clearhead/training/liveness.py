@@ -52,6 +52,8 @@ class Activity(NamedTuple):
     """Whether the worker is in a collective operation. It may be computing its own part or waiting for the others."""
     work: str = ""
     """Description of the joint work; empty for work without a time limit."""
+    is_repeated: bool = False
+    """Whether this worker has begun the same work before."""
 
 
 class Heartbeats:
@@ -117,7 +119,9 @@ class Heartbeats:
         """
         if not (work := self._activities[0].work):
             return None
-        usual, seconds = self._longest.get(work), self._seconds_without_progress
+        # Work that was done between two heartbeats was not seen to take any time.
+        usual = self._longest.get(work, 0.0 if self._activities[0].is_repeated else None)
+        seconds = self._seconds_without_progress
         if seconds <= (_SECONDS_AT_FIRST if usual is None else max(least, _TIMES_AS_LONG * usual)):
             return None
         return _stuck_workers([rank for rank, state in self._activities.items() if not state.waits], work, seconds)
@@ -154,6 +158,7 @@ class Watch:
         stillness: float = _SECONDS_TO_GO_ON,
     ) -> None:
         self._heartbeats = Heartbeats(store, rank, count)
+        self._begun: set[str] = set()  # work, by its description
         self._stillness = stillness
         self._rank, self._say, self._report_locally, self._silence = rank, say, report_locally, silence
         self._done = threading.Event()
@@ -180,7 +185,10 @@ class Watch:
             waits: Whether this worker needs the others to continue.
         """
         last = self._heartbeats.own
-        self._heartbeats.own = Activity(last.turn + 1, waits, last.work if work is None else work)
+        is_repeated = last.is_repeated if work is None else work in self._begun
+        if work is not None:
+            self._begun.add(work)
+        self._heartbeats.own = Activity(last.turn + 1, waits, last.work if work is None else work, is_repeated)
 
     def lost(self) -> list[int]:
         """Wait until missing heartbeats show which workers are lost, and return them; empty if none is lost."""

@@ -607,6 +607,21 @@ def test_stuck_allows_ten_times_the_longest_time_or_half_an_hour_at_first():
     assert heartbeats[0].stuck(45.0) is None
 
 
+def test_work_that_was_done_between_two_heartbeats_is_no_first_work():
+    watch = Watch(HashStore(), 0, 1, print, print, silence=SECONDS)
+    watch.stop()  # the heartbeats below are the first
+    heartbeats = watch._heartbeats
+    watch.note(work="a step")
+    assert not heartbeats.own.is_repeated
+    for _ in range(3):
+        watch.note(waits=True)
+        watch.note(work="a step")
+    ticks([heartbeats], 44, going_on=False)
+    assert heartbeats.stuck(45.0) is None
+    ticks([heartbeats], 3, going_on=False)
+    assert "hangs in a step" in heartbeats.stuck(45.0)
+
+
 def test_training_tells_workers_which_work_begins(settings):
     notes = []
 
