@@ -19,6 +19,7 @@ from clearhead.config import Config, TrainConfig
 from clearhead.data.batches import Batch, BatchOrder, collate, copy_numbers, shares, split
 from clearhead.data.prepare import Prepared
 from clearhead.data.store import PairStore
+from clearhead.kernels.cuda_graphs import GraphRecorder
 from clearhead.kernels.packed_attention import HEAD_WIDTHS, NEEDED, has_triton
 from clearhead.model.transformer import Transformer
 from clearhead.runtime.device import has_fast_bf16
@@ -251,7 +252,7 @@ class Steps:
         train, causes = self.config.train, list(_causes(error))
         if any(isinstance(cause, torch.OutOfMemoryError) for cause in causes):
             is_chosen = train.micro_batch_tokens != TrainConfig.model_fields["micro_batch_tokens"].default
-            if is_chosen or self._has_halved or self.workers.count > 1:
+            if is_chosen or self._has_halved or self.workers.count > 1 or self._has_moved(error):
                 return False
             half = max(1, min(train.micro_batch_tokens, train.batch_tokens) // 2)
             self._has_halved, self.config = True, changed(self.config, {"train.micro_batch_tokens": half})
@@ -270,6 +271,12 @@ class Steps:
             )
         del self._forms[0]
         return True
+
+    def _has_moved(self, error: Exception) -> bool:
+        """Return whether the optimizer may have changed momenta before the error; one that is recorded does not."""
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        is_recorded = any(frame.f_code is GraphRecorder.record.__code__ for frame in frames)
+        return not is_recorded and any(frame.f_locals.get("self") is self.optimizer for frame in frames)
 
 
 def is_of_compiler(error: Exception) -> bool:

@@ -11,6 +11,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -701,6 +702,21 @@ def test_out_of_memory_halves_what_is_computed_at_once_unless_the_user_chose_it(
     monkeypatch.setattr(SmallStepper, "memory", 0)
     with pytest.raises(TrainingError, match=r"out of memory at step 1; lower train.micro_batch_tokens \(30\)"):
         train_from_values({**values, "out": f"{values['out']}-twice"})
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_out_of_memory_in_the_optimizer_does_not_move_momenta_twice(settings, monkeypatch, capsys, is_recorded):
+    def move(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("clearhead.training.optimizer.Muon._move_others", move)
+    if is_recorded:  # as a CUDA graph, which moves nothing
+        monkeypatch.setattr("clearhead.training.steps.GraphRecorder", SimpleNamespace(record=move))
+    values = settings(train={**QUICK, "optimizer": "muon"})
+    del values["train"]["micro_batch_tokens"]
+    with pytest.raises(TrainingError, match="out of memory at step 1; lower"):
+        train_from_values(values)
+    assert ("from here on" in capsys.readouterr().err) == is_recorded
 
 
 def test_a_corpus_with_language_tags_trains_into_every_language(settings, tmp_path):
