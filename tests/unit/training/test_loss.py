@@ -127,7 +127,7 @@ class Largest(TorchDispatchMode):
         return made
 
 
-def test_on_a_gpu_memory_for_logits_is_bounded(monkeypatch):
+def test_on_a_gpu_memory_for_logits_is_bounded():
     """On the device `meta`, which has the chunks of a GPU and no memory."""
     rows, width, vocab_size = 10_000, 64, 32_000
     states, weight = (torch.empty(size, width, device="meta", requires_grad=True) for size in (rows, vocab_size))
