@@ -40,7 +40,7 @@ EOF
 }
 
 training() {
-    # Steps of 8,192 target tokens, of which the logits of every candidate fit. Four of them compile at the same time.
+    # Steps of 8,192 target tokens: the logits of every candidate fit into memory. Four candidates compile at the same time.
     TORCHINDUCTOR_COMPILE_THREADS=4 "$python" bench/train.py --device cuda --synthetic --together --threads 4 --matrix 8192 \
         --cases tiny paper-base --candidates clearhead torch.nn torch.nn-compiled marian \
         --batch-tokens 8192 --profile paper-base --json "$results/training.json" ${TRAINING:-}

@@ -162,7 +162,7 @@ class Checkpoints:
     notice: Callable[[str], None]
     """Called with a message when a damaged checkpoint is skipped."""
     is_background: bool = False
-    """Whether a thread writes checkpoints from copies of the tensors; `wait` tells when they are written."""
+    """Whether a thread writes checkpoints, from copies of the tensors; `wait` waits for it."""
     _verified: set[Path] = field(default_factory=set)
     _damaged: set[Path] = field(default_factory=set)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))  # starts with its first task
@@ -177,7 +177,7 @@ class Checkpoints:
             self.wait()
 
     def wait(self) -> None:
-        """Wait until what `save` and `prune` began is done.
+        """Wait until the thread has written and deleted what `save` and `prune` gave it.
 
         Raises:
             CheckpointError: If a checkpoint could not be written.
@@ -369,7 +369,7 @@ class Checkpoints:
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies in the CPU's memory; a GPU makes its own after what it was asked to do before."""
+    """Return copies in CPU memory; those of GPU tensors are made asynchronously, in the order of its stream."""
     hosts = {name: torch.empty_like(one, device="cpu", pin_memory=one.is_cuda) for name, one in tensors.items()}
     return {name: host.copy_(tensors[name], non_blocking=True) for name, host in hosts.items()}
 

@@ -146,7 +146,7 @@ def evaluations(run: Path, model_sha256: str) -> Html:
 
 
 def read_evaluations(run: Path) -> tuple[list[Evaluation], int]:
-    """Return the evaluations of a run, and the number of lines that are none."""
+    """Return the evaluations of a run, and the number of damaged lines."""
     recorded, damaged = [], 0
     with suppress(OSError):  # there is no file
         for _, value in read_json_lines(run / EVALUATIONS_FILE):

@@ -31,9 +31,9 @@ _LEAST_VALIDATIONS = 2
 def intervals(steps: int, config: Config, data: Prepared, device: torch.device) -> dict[str, Any]:
     """Return the steps between validations, and between checkpoints, by dotted names of the settings.
 
-    There are eight of them, from 50 to 500 steps apart. On a GPU, and in a run that starts from a trained model, there
-    are fewer validations if they would be more than a tenth of the work (a GPU) or 15 % (a CPU), but at least two. Work
-    is counted in tokens, not in seconds, so the same command chooses the same.
+    Both divide the run evenly, within bounds. On a GPU, and in a run that starts from a trained model, there are fewer
+    validations if they would exceed their share of the work. Work is counted in tokens, not in seconds, so the same
+    command chooses the same.
 
     Args:
         steps: Expected optimiser steps of the run.

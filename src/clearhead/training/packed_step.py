@@ -132,7 +132,7 @@ class PackedStepper:
         return results
 
     def release_optimizer(self) -> None:
-        """Make the optimiser fit for a stepper of padded batches."""
+        """Undo what this stepper set in the optimiser, so that a padded stepper can use it."""
         self.optimizer.found_inf = self.optimizer.compiled = None  # type: ignore[attr-defined]
 
     def _add_gradient(self) -> None:

@@ -158,7 +158,7 @@ def progress_page(run: Path) -> Html:
     """Return the content of a page of a run in progress: the latest scores, and the curves until now.
 
     Args:
-        run: Run directory; what is not there yet is left out.
+        run: Run directory; files that do not exist yet are left out.
 
     Raises:
         ClearheadError: If its settings or its log cannot be read.
@@ -168,7 +168,7 @@ def progress_page(run: Path) -> Html:
     charts, more_charts = _line_charts(metrics, ())
     last = metrics[-1] if metrics else None
     steps = config.train.max_steps if config else None
-    state = "The text is prepared, or the first steps are made." if last is None else f"Step {last['step']:,}"
+    state = "Preparing the text, or making the first steps." if last is None else f"Step {last['step']:,}"
     if last is not None:
         of = f" of {steps:,}" if steps else ""
         state += f"{of}, {last['elapsed'] / 60:.1f} minutes of training."

@@ -23,7 +23,7 @@ from clearhead.training.log import read_metrics
 from clearhead.training.run_directory import is_finished
 
 _FOLDERS_DEEP = 2
-"""Folders of runs that are looked into below the one that is named."""
+"""Levels of directories that are searched for runs below a named one."""
 _FIRST_DIGITS = 8
 _CLASSES = "stacked texts wrapped"
 _NOT_COMPARED = ("out", "golden")
@@ -32,7 +32,7 @@ _NOT_COMPARED = ("out", "golden")
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What is recorded of a run; what could not be read is named in `problems`."""
+    """Settings, data, scores and log of a run; `problems` names those that could not be read."""
 
     path: Path
     config: Config

@@ -103,7 +103,7 @@ class PackedBatches:
     def _prepared(self, step: int) -> tuple[list[Tensor], int]:
         rows = self.order.rows(step)
         parts = [self._packed(part) for part in self._parts(rows)]
-        tokens = int(self._tokens(rows)[0, 1])
+        tokens = int(self.pairs.target_lengths[rows].sum())
         return [part.pin_memory() for part in parts] if self.is_pinned else parts, tokens
 
     def _packed(self, rows: NDArray[np.int64]) -> Tensor:
@@ -208,7 +208,7 @@ class Steps:
             try:
                 step(parts, number=number, rate=rate, tokens=tokens)
             except Exception as error:
-                if not self._has_changed(error, number):
+                if not self._take_another_form(error, number):
                     raise
             else:
                 self._has_made_one = True
@@ -247,8 +247,8 @@ class Steps:
         if self.model.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _has_changed(self, error: Exception, number: int) -> bool:
-        """Return whether the step can be made in another way than the one that failed, chosen here."""
+    def _take_another_form(self, error: Exception, number: int) -> bool:
+        """Choose smaller parts or the next form after an error, and say so; return False if there is none to try."""
         train, causes = self.config.train, list(_causes(error))
         if any(isinstance(cause, torch.OutOfMemoryError) for cause in causes):
             is_chosen = train.micro_batch_tokens != TrainConfig.model_fields["micro_batch_tokens"].default

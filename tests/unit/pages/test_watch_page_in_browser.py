@@ -39,7 +39,7 @@ def test_page_of_a_run_in_progress_follows_its_log(browser, run, theme):
     page.on("console", lambda message: complaints.append(message.text))
     with watched(0, "clearhead: run", lambda: progress_page(run), lambda: size(run)) as address:
         page.goto(address)
-        assert page.get_by_role("status").inner_text().startswith("The text is prepared")
+        assert page.get_by_role("status").inner_text().startswith("Preparing the text")
         log(run, 25)
         page.get_by_text("Step 25 of 70, 1.5 minutes").wait_for()
         page.get_by_text("More curves").click()
