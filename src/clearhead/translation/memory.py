@@ -77,22 +77,21 @@ class TranslationMemory:
         """Sources as they were given."""
         self._in_context: dict[str, dict[str | None, str]] = {}
         """For each source with a context, its translations by context; also the one without."""
-        self._order: list[tuple[str, str, str | None]] = []
-        """Source in NFC, translation and context of each pair, in order."""
-        several = set[str]()
+        self._uses: dict[str, list[MemoryUse]] = {}
+        """For each source with different translations, its pairs in order."""
+        order: list[tuple[str, str, str | None]] = []
         for source, target, *rest in pairs:
             if is_useful(source, target):
                 key, target, context = comparable(source), target.strip(), rest[0] if rest else None
                 self._originals[key] = source.strip()
                 if self._targets.get(key, target) != target:
-                    several.add(key)
+                    self._uses[key] = []
                 self._add(key, target, context)
-                self._order.append((key, target, context))
-        self._places: dict[str, list[int]] = {key: [] for key in several}
-        """Where each source with different translations is in that order."""
-        for place, (key, _, _) in enumerate(self._order):
-            if key in several:
-                self._places[key].append(place)
+                order.append((key, target, context))
+        around = [None, *(key for key, _, _ in order), None]
+        for before, (key, target, context), after in zip(around, order, around[2:], strict=False):
+            if key in self._uses:
+                self._uses[key].append(MemoryUse(target, context, before, after))
         self._sources = list(self._targets)
         self._ids: dict[str, int] = {}
         self._words = [
@@ -161,14 +160,8 @@ class TranslationMemory:
         if best is None:
             return None
         source = self._sources[best[1]]
-        return MemoryMatch(self._originals[source], self._targets[source], round(best[0], 4), uses=self._uses(source))
-
-    def _uses(self, key: str) -> tuple[MemoryUse, ...]:
-        order, last = self._order, len(self._order) - 1
-        return tuple(
-            MemoryUse(*order[at][1:], order[at - 1][0] if at else None, order[at + 1][0] if at < last else None)
-            for at in self._places.get(key, ())
-        )
+        uses = tuple(self._uses.get(source, ()))
+        return MemoryMatch(self._originals[source], self._targets[source], round(best[0], 4), uses=uses)
 
     def exact(self, text: str, /, *, context: str | None = None) -> MemoryMatch | None:
         """Return the entry whose source equals a text, apart from white space at its ends; None if there is none.
@@ -186,7 +179,7 @@ class TranslationMemory:
         target = self._targets.get(key)
         if target is None:
             return None
-        by_context, uses = self._in_context.get(key, {}), self._uses(key)
+        by_context, uses = self._in_context.get(key, {}), tuple(self._uses.get(key, ()))
         return exact_match(text, self._originals[key], target, by_context, context, uses)
 
     def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
@@ -281,7 +274,7 @@ def fits(source: str, target: str) -> bool:
 
 
 def in_place(line: str, match: MemoryMatch, context: str | None, around: tuple[str | None, str | None]) -> MemoryMatch:
-    """Return a match with the translation that its source has between the same neighbours, if that is one.
+    """Return a match with the translation that its source has between the same neighbours, if there is exactly one.
 
     Args:
         line: The line.
