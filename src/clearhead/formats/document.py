@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from clearhead.text.lines import percent
+
 MEMORY_NOTE = "translation memory"
 """First words of a note about a translation-memory match."""
 
@@ -69,7 +71,7 @@ class Suggestion:
     @property
     def percent(self) -> int:
         """The similarity as a percentage, rounded down; 100 is exact."""
-        return int(self.similarity * 100 + 1e-9)
+        return percent(self.similarity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,15 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def percent(share: float) -> int:
+    """Return a share as a percentage, rounded down, so that only a whole is 100.
+
+    >>> percent(0.58), percent(0.9999)
+    (58, 99)
+    """
+    return int(share * 100 + 1e-9)  # 0.58 * 100 is below 58
+
+
 def first_few(texts: Sequence[str], most: int, separator: str = ", ") -> str:
     r"""Return the first texts of a list, and the number of the others.
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from typing import NamedTuple
 
-from clearhead.text.lines import on_one_line, shortened
+from clearhead.text.lines import on_one_line, percent, shortened
 from clearhead.text.placeholders import change_words
 from clearhead.text.quality_flags import KINDS, SEVERITIES, Flag, FlagKind, merge_flags
 from clearhead.text.sentence_splitting import join_sentences
@@ -119,7 +119,7 @@ class MemoryMatch:
         """The flag of a translation that was repaired."""
         if self.repaired is None:
             return ()
-        return (Flag("repaired", f"{int(100 * self.similarity)} %: {shortened(self.source, MOST_OF_A_SOURCE)}"),)
+        return (Flag("repaired", f"{percent(self.similarity)} %: {shortened(self.source, MOST_OF_A_SOURCE)}"),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def test_a_translator_repairs_from_the_given_similarity_and_flags_it(make_bundle
     (first, *others) = translator.translate(lines, memory=MEMORY.match)
     assert first.memory.similarity == 0.75 == EXACT_FROM
     assert (first.text, first.score, first.tokens) == ("Lies noch Seite 7 von %d.", None, ())
-    assert [flag.kind for flag in first.warnings] == ["repaired"]
+    assert [(flag.kind, flag.detail) for flag in first.warnings] == [("repaired", f"75 %: {first.memory.source}")]
     assert [one.warnings for one in others] == [(), ()]
     (plain, *_) = translator.translate(lines, memory=MEMORY.match, reuse_from=1.0)
     assert (plain.memory.is_reused, plain.memory.repaired) == (False, None)
