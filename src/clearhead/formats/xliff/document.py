@@ -41,7 +41,7 @@ from clearhead.text.lines import shortened
 TRANSLATED_STATE = "translated"
 """State of an unreviewed `segment` in XLIFF 2.x."""
 EXACT_MATCH, FUZZY_MATCH = "exact-match", "fuzzy-match"
-"""State qualifier in XLIFF 1.x of a `target` that is an exact match from a translation memory."""
+"""State qualifiers in XLIFF 1.x of a `target` from a translation memory, as it is or repaired."""
 MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
 """Namespace of the Translation Candidates module of XLIFF 2.x."""
 SIZE_RESTRICTION = "urn:oasis:names:tc:xliff:sizerestriction:2.0 sizeRestriction"
@@ -334,9 +334,9 @@ class XliffDocument(Document):
         beside = ""
         if self._is_first_version:
             tag = with_attribute(without_attribute(tag, "state-qualifier"), "state", REVIEW_STATE)
-            matches = [None if new is None else new.suggestion for new in fillings]
-            if all(match is not None and match.is_used for match in matches):
-                is_exact = all(match is not None and match.percent == 100 for match in matches)
+            used = [new.suggestion for new in fillings if new and new.suggestion and new.suggestion.is_used]
+            if len(used) == len(fillings):
+                is_exact = all(match.percent == 100 for match in used)
                 tag = with_attribute(tag, "state-qualifier", EXACT_MATCH if is_exact else FUZZY_MATCH)
             beside = self._suggested(unit, fillings)
         return [*changes, (start, end, f"{space}{tag}{content}</{name}>{beside}")]

@@ -110,6 +110,15 @@ def test_targets_are_filled_and_nothing_else_changes(read, fill):
     ]
 
 
+@pytest.mark.parametrize(("similarity", "qualifier"), [(1.0, "exact-match"), (0.58, "fuzzy-match")])
+def test_version_1_distinguishes_repaired_matches_from_exact_ones(read, similarity, qualifier):
+    document = read("a.xliff", OLD)
+    match = Suggestion("a", "b", similarity, is_used=True)
+    filled = document.filled([Filling("neu", "", match) for _ in document.segments]).decode()
+    assert filled.count(f'state-qualifier="{qualifier}"') == len(document.segments)
+    assert f'match-quality="{round(similarity * 100)}%"' in filled
+
+
 def test_version_2_has_the_state_on_its_segment(read, fill, in_capitals):
     document = read("a.xliff", NEW)
     assert [(one.line, one.text, one.translation, one.is_finished) for one in document.segments] == [
