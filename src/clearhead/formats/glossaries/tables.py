@@ -22,8 +22,8 @@ from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableRow
 from clearhead.formats.tables.tsv import TAB_SEPARATED
 from clearhead.formats.tables.workbook import workbook_rows
 
-OLD_EXCEL = (".ods", ".xls")
-FORMS_SEPARATOR = "|"
+_OTHER_WORKBOOKS = (".ods", ".xls")
+_FORMS_SEPARATOR = "|"
 """Character between several forms in a cell."""
 
 
@@ -52,7 +52,7 @@ def read_table(path: str, wanted: Wanted) -> Iterator[GlossaryRow]:
         DataError: If the file cannot be read.
     """
     extension = format_extension(path)
-    if extension in OLD_EXCEL:
+    if extension in _OTHER_WORKBOOKS:
         raise DataError(f"{display_name(path)}: {extension} files are not read; save the sheet as .xlsx or .csv")
     if extension == ".xlsx":
         separator, rows = "", workbook_rows(path, partial(names_columns, wanted=wanted))
@@ -89,4 +89,4 @@ def _read(path: str, rows: Iterable[TableRow], wanted: Wanted, separator: str) -
 
 
 def _split(cells: Iterable[str]) -> list[str]:
-    return [form for cell in cells for form in cell.split(FORMS_SEPARATOR)]
+    return [form for cell in cells for form in cell.split(_FORMS_SEPARATOR)]
