@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from gettext import c2py
@@ -241,24 +241,25 @@ def _linked(source: str, target: str, span: Span, links: Iterable[Link]) -> tupl
 
 
 def _units(text: str) -> list[_Unit]:
-    return list(_units_in(text))
-
-
-def _units_in(text: str) -> Iterator[_Unit]:
+    """Return the words, marks, numbers and placeholders of a text, in order."""
     codes = {match.span() for match in find_placeholders(text)}
     words = term_words(text)
     starts, ends = {word.start for word in words}, {word.end for word in words}
-    numbers = [match.span() for match in NUMBER.finditer(text) if match.start() in starts and match.end() in ends]
+    found = (match.span() for match in NUMBER.finditer(text))
+    numbers = {start: (start, end) for start, end in found if start in starts and end in ends}
+    units: list[_Unit] = []
     at = 0
     for word in words:
         if word.start < at:
             continue
-        span = next((span for span in numbers if span[0] == word.start and word.text[0].isdigit()), None)
+        span = numbers.get(word.start) if word.text[0].isdigit() else None
         is_code = (word.start, word.end) in codes
         start, at = (word.start, word.end) if is_code or span is None else span
         own = unicodedata.normalize("NFC", text[start:at])
         key = tuple(_RUNS.findall(own)) if span is not None and not is_code else (own,)
-        yield _Unit("code" if is_code else "word" if span is None else "number", key, text[start:at], start, at)
+        kind = "code" if is_code else "word" if span is None else "number"
+        units.append(_Unit(kind, key, text[start:at], start, at))
+    return units
 
 
 def _exact_edits(
