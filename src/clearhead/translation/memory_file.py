@@ -19,7 +19,7 @@ import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
 
@@ -250,7 +250,9 @@ class MemoryFile:
                     longest = min(lengths[1], math.floor((size - place + SHARED - 1) / least + ROUNDING))
                     values = number, lengths[0], longest, least, size, SHARED - 1 + ROUNDING
                     shared.update(self._database.execute(_SOURCES_WITH_A_WORD, values))
-            found = {one for one, times in shared.items() if times >= _least_shared(size, one[1], least)}
+            found = {
+                (source, long) for (source, long), times in shared.items() if times >= _least_shared(size, long, least)
+            }
         nearest = sorted(((min(size, long) / max(size, long), source) for source, long in found), reverse=True)
         return (Candidate(bound, source, self._words_of(source)) for bound, source in nearest)
 
@@ -322,15 +324,13 @@ def write_memory(
     Raises:
         DataError: If the file cannot be written, or there is no pair.
     """
-    with whole_or_absent(path) as written, _errors(path):
-        database = _connected(str(written))
-        with database:
-            database.execute(f"PRAGMA cache_size = {_BULK_CACHE}")
-            database.execute("PRAGMA journal_mode = OFF")  # the file is thrown away if this fails
-            database.executescript(_TABLES)
-            database.execute(f"PRAGMA application_id = {APPLICATION}")
-            database.execute(f"PRAGMA user_version = {VERSION}")
-            database.executemany("INSERT INTO facts VALUES (?, ?)", zip(("source", "target"), languages, strict=True))
+    with whole_or_absent(path) as written, _errors(path), closing(_connected(str(written))) as database:
+        database.execute(f"PRAGMA cache_size = {_BULK_CACHE}")
+        database.execute("PRAGMA journal_mode = OFF")  # the file is thrown away if this fails
+        database.executescript(_TABLES)
+        database.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.execute(f"PRAGMA user_version = {VERSION}")
+        database.executemany("INSERT INTO facts VALUES (?, ?)", zip(("source", "target"), languages, strict=True))
         count, frequency = 0, Counter[_Word]()
         with _transaction(database):
             for source, target, context in pairs:
@@ -349,7 +349,6 @@ def write_memory(
             while some := database.execute(_SOME_SOURCES, (last,)).fetchall():
                 for last, key in some:
                     _index(database, last, key, numbers.__getitem__)
-        database.close()
     return count
 
 
