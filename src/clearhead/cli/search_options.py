@@ -108,7 +108,7 @@ class TermOptions(OptionGroup):
 
     @property
     def settings(self) -> dict[str, float]:
-        """From where matches are reused, as an argument of `Translator.translate`, if given."""
+        """The minimum similarity of repaired matches, as an argument of `Translator.translate`, if given."""
         return {} if self.reuse_from is None else {"reuse_from": self.reuse_from}
 
     def reader(

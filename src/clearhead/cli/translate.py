@@ -76,11 +76,8 @@ def translate(
     from clearhead.translation.lines import CHUNK_LINES, translate_lines
     from clearhead.translation.worker_pool import TranslatorTeam
 
-    arguments: dict[str, Any] = {
-        **outputs.arguments(search.nbest),
-        **search.translate_arguments,
-        **(decoding.settings | terms.settings),
-    }
+    arguments: dict[str, Any] = {**outputs.arguments(search.nbest), **search.translate_arguments}
+    arguments |= {**decoding.settings, **terms.settings}
     languages, workers = (documents.from_lang, documents.to_lang), decoding.workers
     memory, read_terms = terms.lookup(*languages), terms.reader(decoding.settings, *languages)
 

@@ -236,9 +236,8 @@ def _translate(
 
     memory = memory and cache(memory)
     only_missing = document.keeps_finished if options.only_missing is None else options.only_missing
-    terms = settings.get("terms")
-    reuse_from, settings = settings.get("reuse_from"), {**settings}
-    settings.pop("reuse_from", None)  # of no effect on the translations in a journal
+    terms, settings = settings.get("terms"), {**settings}
+    reuse_from = settings.pop("reuse_from", None)  # of no effect on the translations in a journal
     lines = lines_to_translate(
         document,
         only_missing=only_missing,

@@ -7,6 +7,7 @@ they score as if they were known; text of another file or passage shows what new
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -113,7 +114,7 @@ def _rows_of_passages(num_pairs: int, wanted: int, *, seed: int) -> set[int]:
     ends = np.linspace(0, num_pairs, -(-wanted // num_lines) + 1).astype(int).tolist()
     places = np.random.Philox(key=seed).random_raw(len(ends) - 1).tolist()
     rows: set[int] = set()
-    for start, end, place in zip(ends, ends[1:], places, strict=False):
+    for (start, end), place in zip(pairwise(ends), places, strict=True):
         length = min(num_lines, wanted - len(rows))
         first = start + place % (end - start - length + 1)
         rows.update(range(first, first + length))

@@ -95,12 +95,13 @@ class Resources:
         terms, memory = self._paths["terms"].get(name), self._paths["memory"].get(name)
         self._states[name] = self._state(name)
         loaded, remembered = None, None
+        meant = [*_scopes(name, models)]
+        pairs = meant or [*_scopes(ALL_REQUESTS, models)]
         # Terms that requests name are for the only pair there is. A new model may have other languages.
-        meant = [*_scopes(name, models)] or ([*pairs] if len(pairs := [*_scopes(ALL_REQUESTS, models)]) == 1 else [])
-        _, source, target = meant[0] if meant else (None, None, None)
+        source, target = pairs[0][1:] if meant or len(pairs) == 1 else (None, None)
         if terms is not None:
             loaded = Terms.load(terms, from_lang=source, to_lang=target)
-            for model, _, own in _scopes(name, models):
+            for model, _, own in meant:
                 target_lang = own or next(iter(model.targets), None) if model.is_tagged else None
                 model.translator.translate([], terms=loaded, target_lang=target_lang)
         if memory is not None:
