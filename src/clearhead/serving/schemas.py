@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from clearhead.config.words import SameAs
+from clearhead.translation.memory import LEAST_SIMILARITY
+
+_Similarity = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
 class _Fields(BaseModel):
@@ -254,9 +257,9 @@ class TranslateRequest(_Chosen):
     memory: bool | None = None
     """Whether to reuse translations from the server's translation memory; by default they are reused if there is a
     memory and `num_best` is 1."""
-    fuzzy: Annotated[float, Field(gt=0.0, le=1.0)] = 0.75
+    fuzzy: _Similarity = LEAST_SIMILARITY
     """Minimum similarity of the translation memory entries that are returned."""
-    reuse_from: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    reuse_from: _Similarity | None = None
     """Minimum similarity of the entries that are repaired and reused (docs/terms.md); by default 0.75 where only
     numbers or placeholders differ. 1 repairs none."""
     stream: bool = False

@@ -13,8 +13,11 @@ from xml.etree import ElementTree
 import pytest
 
 from clearhead.bundle import save_bundle
+from clearhead.cli.search_options import TermOptions
 from clearhead.cli.translate import translate
 from clearhead.errors import ConfigError, DataError
+from clearhead.translation.match_repair import EXACT_FROM
+from clearhead.translation.memory import LEAST_SIMILARITY
 from clearhead.translation.memory_file import write_memory
 
 PAGE = (Path(__file__).parents[3] / "docs" / "terms.md").read_text(encoding="utf-8")
@@ -193,6 +196,15 @@ def test_translate_names_the_line_of_a_terms_file_without_a_tab(run_command, mod
     Path("bad.tsv").write_text("a\tb\nc\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"bad.tsv:2: no tab"):
         run_command(translate, model, "text.txt", "--terms", "bad.tsv")
+
+
+def test_the_help_and_the_page_state_the_similarities_of_the_code():
+    assert TermOptions.fuzzy.show_default == str(LEAST_SIMILARITY)
+    assert TermOptions.reuse_from.show_default.startswith(f"{EXACT_FROM} for numbers")
+    assert f"at least `--fuzzy` ({LEAST_SIMILARITY}):" in PAGE
+    assert f"By default ({EXACT_FROM}) only what needs no model is repaired" in PAGE
+    serving = pytest.importorskip("clearhead.serving.schemas")
+    assert f"by default {EXACT_FROM} where" in serving.TranslateRequest.model_fields["reuse_from"].description
 
 
 @pytest.mark.parametrize("name", ["text.txt", "messages.po"])
