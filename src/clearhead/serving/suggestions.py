@@ -43,7 +43,7 @@ class SuggestionFile:
             raise DataError(f"cannot write suggestions into {path}: {error.strerror or error}") from None
 
     def add(self, source: str, target: str) -> None:
-        """Add a suggestion; of texts of several lines, each line with its translation. What is there stays once.
+        """Add a suggestion; of texts of several lines, each line with its translation; a known pair is not added again.
 
         Raises:
             HTTPError: If a text is blank or has a character that cannot be stored, if one side has more lines than the

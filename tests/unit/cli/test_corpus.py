@@ -408,8 +408,7 @@ def test_convert_writes_a_memory_file(run_command, tmp_path):
     catalogue = 'msgctxt "verb"\nmsgid "Open"\nmsgstr "Öffnen"\n\n#, fuzzy\nmsgid "no"\nmsgstr "nein"\n'
     (tmp_path / "a.po").write_text(catalogue, encoding="utf-8")
     out = tmp_path / "m.sqlite"
-    told = run_command(convert, tmp_path / "a.po", out, "--to-lang", "de").stderr
-    assert "1 pairs written" in told
+    assert "1 pairs written" in run_command(convert, tmp_path / "a.po", out, "--to-lang", "de").stderr
     memory = MemoryFile(out)
     assert (len(memory), memory.languages) == (1, (None, "de"))
     assert memory.match("Open", context="verb") == MemoryMatch("Open", "Öffnen", 1.0, is_reused=True)

@@ -93,8 +93,8 @@ def test_added_pairs_survive_a_kill_and_are_seen_by_others_at_once(path):
             assert int(process.stdout.readline()) == number
             assert reader.exact(f"text {number}").target == f"Text {number}"
         process.send_signal(signal.SIGKILL)
-        told = [int(line) for line in process.stdout.read().split()]
-    assert all(reader.exact(f"text {number}") for number in told)
+        added = [int(line) for line in process.stdout.read().split()]
+    assert all(reader.exact(f"text {number}") for number in added)
     reader.add("after", "danach")  # the journal of the killed process is rolled back
     assert reader.match("after").target == "danach"
     assert reader._database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -157,7 +157,7 @@ def test_another_version_or_database_is_refused(path, statement, message):
 
 
 @pytest.mark.parametrize("statement", ["UPDATE sources SET words = x'00'", "DELETE FROM sources", "DROP TABLE pairs"])
-def test_damage_is_told_where_it_is_met(path, statement):
+def test_damage_found_by_a_look_up_is_reported(path, statement):
     memory = MemoryFile(path)
     changed(path, statement)
     if statement.startswith("DELETE"):

@@ -145,7 +145,7 @@ def _filled_rows(sheet: Any, name: str, left: list[int]) -> Iterator[TableRow]:
         name: Name of the file in messages.
         left: Rows and cells that may still be read; is counted down.
     """
-    sheet.reset_dimensions()  # those that the file names may be wrong
+    sheet.reset_dimensions()  # the file may state wrong ones
     for number, values in enumerate(sheet.iter_rows(values_only=True), start=1):
         left[0] -= 1 + len(values)
         if left[0] < 0 or number > MOST_ROWS:
