@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from clearhead.bundle.model_directory import model_directory, read_config
 from clearhead.config import Config
 from clearhead.config.nested import flat
 from clearhead.errors import ClearheadError, ConfigError, DataError
-from clearhead.files import file_sha256, read_json, readable_version, write_text
+from clearhead.files import file_sha256, os_error_as, read_json, readable_version, write_text
 from clearhead.pages import Html, joined
 from clearhead.pages.charts import MOST_CURVES, Curve, line_chart
 from clearhead.pages.parts import bullets, folded, paragraph, report_page, table
@@ -40,7 +39,7 @@ class RunSummary:
     num_pairs: int | None
     """Training pairs; None before the data is prepared."""
     vocabulary: str | None
-    """Checksum of `tokenizer.json`; None before it exists."""
+    """Checksum of `tokenizer.json`; None before it exists, or if it cannot be read."""
     records: Sequence[Mapping[str, Any]]
     """Records of `metrics.jsonl`."""
     published: Mapping[str, Any]
@@ -161,7 +160,7 @@ def read_run(path: Path) -> RunSummary:
         config=config,
         is_finished=is_finished(path),
         num_pairs=trained["kept"] if isinstance(trained := report.get("train"), dict) and "kept" in trained else None,
-        vocabulary=_sha256(vocabulary) if vocabulary.exists() else None,
+        vocabulary=read(lambda: _sha256(vocabulary), None) if vocabulary.exists() else None,
         records=read(lambda: read_metrics(path / "metrics.jsonl"), []),
         published=model.get("info", {}).get("metrics", {}),
         evaluations=[evaluation for evaluation in evaluations if evaluation.model_sha256 == own],
@@ -169,10 +168,9 @@ def read_run(path: Path) -> RunSummary:
     )
 
 
-def _sha256(path: Path) -> str | None:
-    with suppress(OSError):
+def _sha256(path: Path) -> str:
+    with os_error_as(DataError, f"cannot read {path}"):
         return file_sha256(path)
-    return None
 
 
 def differing_settings(runs: Sequence[RunSummary]) -> dict[str, list[str]]:

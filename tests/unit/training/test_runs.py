@@ -112,9 +112,12 @@ def test_unreadable_parts_of_a_run_are_its_problems(run):
     (run / "metrics.jsonl").write_text('damaged\n{"split": "train", "step": 1}\n', encoding="utf-8")
     (run / "data" / "report.json").write_text("{", encoding="utf-8")
     (run / "evaluations.jsonl").write_text("{}\n", encoding="utf-8")
-    report, evaluations, metrics = read_run(run).problems
+    (run / "tokenizer.json").unlink()
+    (run / "tokenizer.json").mkdir()
+    report, evaluations, vocabulary, metrics = read_run(run).problems
     assert "report.json" in report
     assert evaluations == "evaluations.jsonl: 1 damaged lines"
+    assert f"cannot read {run / 'tokenizer.json'}: " in vocabulary
     assert "metrics.jsonl, line 1 is damaged" in metrics
 
 
