@@ -78,8 +78,8 @@ def _read(path: str, rows: Iterable[TableRow], wanted: Wanted, separator: str) -
             columns = term_columns(path, cells, [role_of(cell, wanted) for cell in cells], wanted)
         elif columns is not None:
             source, *forms = (cells[at] if at < len(cells) else "" for at in (columns.source, *columns.forms))
-            if source.strip() and forms[0].strip():
-                yield GlossaryRow(place, source, _split(forms))
+            if forms[0].strip():
+                yield from (GlossaryRow(place, term, _split(forms)) for term in _split([source]) if term.strip())
         elif len(cells) == 1:
             sign = SEPARATOR_NAMES.get(separator, "second column")
             yield GlossaryRow(place, "", [], f"no {sign}; a line is a term, a {sign}, and its translation")

@@ -58,6 +58,7 @@ def load(tmp_path):
         ),
         ("a.csv", "en-GB,en-US,fr\nlorry,truck,camion\n", ("en-US", "fr-CA"), [("truck", "camion")]),
         ("a.csv", "Source term,Target term,Variants,Definition\na,b,c|d,e\n", (), [("a", "b", "c", "d")]),
+        ("a.csv", "German;English\nHund|Hunde;dog|dogs\n", (), [("Hund", "dog", "dogs"), ("Hunde", "dog", "dogs")]),
         ("a.csv", 'dog,Hund,an animal\n"hot, dog",Hotdog\n', (), [("dog", "Hund"), ("hot, dog", "Hotdog")]),
         ("a.csv", "dog,Hund,en,de\n", (), [("dog", "Hund")]),
         ("a.csv", "Term;French;French;Remark\ndog;chien;toutou;no\n", ("en", "fr"), [("dog", "chien", "toutou")]),
