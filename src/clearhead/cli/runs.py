@@ -75,7 +75,7 @@ def runs(
 
 def _lines(runs: Sequence[RunSummary]) -> Iterator[str]:
     """Yield each run, and below it its data, its scores, and the settings that it was given and others were not."""
-    from clearhead.training.runs import differing_settings, test_scores
+    from clearhead.training.runs import differing_settings, scores_on_test_sets
 
     different = differing_settings(runs)
     for at, run in enumerate(runs):
@@ -86,7 +86,7 @@ def _lines(runs: Sequence[RunSummary]) -> Iterator[str]:
         state = "finished" if run.is_finished else "unfinished"
         yield f"  {state}, {run.steps:,} steps of {run.config.preset} on {pairs} of {', '.join(files)}"
         if scores := [f"{name} {value:.2f}" for name, value in run.validation.items()]:
-            yield f"  validation {', '.join(scores)}" + "".join(f"; {score}" for score in test_scores(run))
+            yield f"  validation {', '.join(scores)}" + "".join(f"; {score}" for score in scores_on_test_sets(run))
         if own := [f"{name} = {values[at]}" for name, values in different.items() if name in given]:
             yield f"  {', '.join(own)}"
 

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from clearhead.bundle.model_directory import model_directory
-from clearhead.errors import ClearheadError, ModelError
-from clearhead.files import open_own, read_json, read_json_lines, read_text, write_text
+from clearhead.errors import ClearheadError, DataError, ModelError
+from clearhead.files import open_own, os_error_as, read_json, read_json_lines, read_text, write_text
 from clearhead.pages import Html, fill, joined
 from clearhead.pages.parts import folded, lines, paragraph, scores, table
 
@@ -105,7 +105,10 @@ def evaluations(run: Path, model_sha256: str) -> Html:
         run: Run directory.
         model_sha256: Checksum of the published weights.
     """
-    recorded, damaged = read_evaluations(run)
+    try:
+        recorded, damaged = read_evaluations(run)
+    except DataError as error:
+        return fill("training_report_parts.html#evaluations", content=paragraph(str(error)))
     own = [evaluation for evaluation in recorded if evaluation.model_sha256 == model_sha256]
     latest = {
         f"{name}, test: {_names(last)}": f"{score.score:.1f}"
@@ -146,9 +149,13 @@ def evaluations(run: Path, model_sha256: str) -> Html:
 
 
 def read_evaluations(run: Path) -> tuple[list[Evaluation], int]:
-    """Return the evaluations of a run, and the number of damaged lines."""
+    """Return the evaluations of a run, and the number of damaged lines.
+
+    Raises:
+        DataError: If there is a file of evaluations that cannot be read.
+    """
     recorded, damaged = [], 0
-    with suppress(OSError):  # there is no file
+    with os_error_as(DataError, f"cannot read {run / EVALUATIONS_FILE}"), suppress(FileNotFoundError):
         for _, value in read_json_lines(run / EVALUATIONS_FILE):
             try:
                 recorded.append(Evaluation.model_validate(value))

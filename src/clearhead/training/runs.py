@@ -151,7 +151,7 @@ def read_run(path: Path) -> RunSummary:
     model = {}
     if (readable_version(path / "model") / "config.json").is_file():
         model = read(lambda: read_config(model_directory(path)), {})
-    evaluations, damaged = read_evaluations(path)
+    evaluations, damaged = read(lambda: read_evaluations(path), ([], 0))
     if damaged:
         problems.append(f"evaluations.jsonl: {damaged} damaged lines")
     own = model.get("checksums", {}).get("model.safetensors")
@@ -204,7 +204,7 @@ def not_comparable(runs: Sequence[RunSummary]) -> str | None:
     )
 
 
-def test_scores(run: RunSummary) -> list[str]:
+def scores_on_test_sets(run: RunSummary) -> list[str]:
     """Return the latest scores of a run on each test set, with their intervals, in words."""
     latest = {tuple(evaluation.files): evaluation for evaluation in run.evaluations}
     return [
@@ -231,7 +231,7 @@ def write_runs_page(path: Path, runs: Sequence[RunSummary]) -> None:
             _count(run.num_pairs),
             _count(run.steps),
             *(f"{run.validation[metric]:.2f}" if metric in run.validation else "-" for metric in ("BLEU", "chrF")),
-            "; ".join(test_scores(run)) or "-",
+            "; ".join(scores_on_test_sets(run)) or "-",
         )
         for name, run in zip(names, runs, strict=True)
     ]

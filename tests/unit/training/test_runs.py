@@ -12,18 +12,16 @@ from well_formed import Page
 from clearhead.errors import ConfigError
 from clearhead.files import read_json
 from clearhead.pages.charts import MOST_CURVES
-from clearhead.training.evaluations import record_evaluation
+from clearhead.training.evaluations import evaluations, record_evaluation
 from clearhead.training.log import read_metrics
 from clearhead.training.runs import (
     differences,
     find_runs,
     not_comparable,
     read_run,
-    test_scores,
+    scores_on_test_sets,
     write_runs_page,
 )
-
-test_scores.__test__ = False
 
 
 @pytest.fixture
@@ -96,7 +94,7 @@ def test_a_run_has_its_scores_and_the_test_sets_of_its_published_model(run):
     summary = read_run(run)
     metrics = published["info"]["metrics"]
     assert summary.validation == {"BLEU": metrics["valid_bleu"], "chrF": metrics["valid_chrf"]}
-    assert test_scores(summary) == ["BLEU 12.50 (11.00 to 13.75) on test.de"]
+    assert scores_on_test_sets(summary) == ["BLEU 12.50 (11.00 to 13.75) on test.de"]
     assert (summary.is_finished, summary.num_pairs, summary.steps, summary.problems) == (True, 189, 4, [])
 
 
@@ -114,11 +112,18 @@ def test_unreadable_parts_of_a_run_are_its_problems(run):
     (run / "evaluations.jsonl").write_text("{}\n", encoding="utf-8")
     (run / "tokenizer.json").unlink()
     (run / "tokenizer.json").mkdir()
-    report, evaluations, vocabulary, metrics = read_run(run).problems
+    report, scores, vocabulary, metrics = read_run(run).problems
     assert "report.json" in report
-    assert evaluations == "evaluations.jsonl: 1 damaged lines"
+    assert scores == "evaluations.jsonl: 1 damaged lines"
     assert f"cannot read {run / 'tokenizer.json'}: " in vocabulary
     assert "metrics.jsonl, line 1 is damaged" in metrics
+
+
+def test_evaluations_that_cannot_be_read_are_a_problem_and_not_absent(run):
+    (run / "evaluations.jsonl").mkdir()
+    (problem,) = read_run(run).problems
+    assert problem.startswith(f"cannot read {run / 'evaluations.jsonl'}: ")
+    assert problem in evaluations(run, "of any model")
 
 
 def test_differences_are_those_of_data_steps_and_settings(run, other):
