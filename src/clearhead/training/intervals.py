@@ -51,8 +51,10 @@ def intervals(steps: int, config: Config, data: Prepared, device: torch.device) 
     return dict(zip(INTERVALS, (validate, usual), strict=True))
 
 
-def validation_share(steps: int, config: Config, data: Prepared, device: torch.device) -> float | None:
-    """Return the fraction of a run's work that its validations are expected to be, or None if it is not limited.
+def validation_share(steps: int, config: Config, data: Prepared, device: torch.device) -> str | None:
+    """Return in words which fraction of a run's work its validations are, and why if it is more than it should be.
+
+    None if it is not limited.
 
     Args:
         steps: Expected optimiser steps of the run.
@@ -62,9 +64,16 @@ def validation_share(steps: int, config: Config, data: Prepared, device: torch.d
     """
     if not _is_limited(config, device):
         return None
-    count = math.ceil(steps / config.train.validate_every) + _others(config)
-    work = count * _work(config, data, device)
-    return work / (work + steps * config.train.batch_tokens)
+    regular = math.ceil(steps / config.train.validate_every)
+    work = (regular + _others(config)) * _work(config, data, device)
+    share = work / (work + steps * config.train.batch_tokens)
+    said = f"{share:.0%} of the work"
+    if share <= _MOST_SHARE[device.type] or regular > _LEAST_VALIDATIONS:  # more of them only if a user says so
+        return said
+    return (
+        f"{said}: more than {_MOST_SHARE[device.type]:.0%}, because so short a run is validated "
+        f"{regular + _others(config)} times; a lower train.validate_sentences or a longer run makes it less"
+    )
 
 
 def _is_limited(config: Config, device: torch.device) -> bool:

@@ -88,8 +88,8 @@ class Plan:
     """Seconds per step on this machine; None if memory was too small to time a step."""
     compiling: float = 0.0
     """Seconds in which the training step was compiled, once for the timing and the run."""
-    validation_share: float | None = None
-    """Expected fraction of the run's work that is validation, if it is limited; see `intervals`."""
+    validation_share: str | None = None
+    """Expected fraction of the run's work that is validation, in words, if it is limited; see `intervals`."""
 
     @property
     def seconds(self) -> float | None:
@@ -108,7 +108,7 @@ class Plan:
             f"{train.validate_every:,}",
         ]
         if self.validation_share is not None:
-            lines[1] += f" ({self.validation_share:.0%} of the work)"
+            lines[1] += f" ({self.validation_share})"
         if self.compiling:
             lines[1] += f"; compiled the training step in {self.compiling:.0f} s"
         if self.seconds is not None:

@@ -362,10 +362,12 @@ def test_validations_are_a_bounded_share_of_the_work(planned, device, values, st
     plan = planned({"preset": "tiny", "train": train, **values}, pairs=1_000, device=torch.device(device))
     train = plan.config.train
     assert (train.validate_every, train.checkpoint_every) == (every, checkpoints)
-    said = re.search(r"validated every [\d,]+ \((\d+)% of the work\)", plan.lines()[1])
+    said = re.search(
+        r"validated every [\d,]+ \((\d+)% of the work(: more than 1[05]%, because so short .*)?\)", plan.lines()[1]
+    )
     assert (said is not None) == (device == "cuda" or "from_model" in values)
-    if said and every > checkpoints and steps / every > 2:
-        assert int(said[1]) <= (15 if device == "cpu" else 10)
+    if said:
+        assert (said[2] is None) == (int(said[1]) <= (15 if device == "cpu" else 10))
     longer = plan.config.model_copy(update={"train": train.model_copy(update={"max_steps": 10 * steps})})
     resumed = with_intervals(
         plan.config, longer, TrainingState(step=steps), {"train.max_steps"}, corpus(1_000), torch.device(device)
