@@ -62,6 +62,8 @@ def best_continuations(
     gains, tokens = best_tokens(log_probs, most or candidates_of_row(beam_size))
     for beams, rows in zip(active, rows_of(active), strict=True):
         gain, token = gains[rows], tokens[rows]
+        if np.isnan(log_probs[rows].max()):
+            gain = np.full_like(gain, np.nan)
         scores = (np.array(beams.scores, dtype=np.float32)[:, None] + gain).ravel()
         places = np.argsort(-scores, kind="stable")[: most or candidates_of_sentence(beam_size)]
         numbers = (places // gain.shape[1]).tolist()

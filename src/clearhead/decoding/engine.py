@@ -86,7 +86,8 @@ class Slots(Protocol):
             active: The open hypotheses of every slot.
 
         Returns:
-            For each slot, `rules.candidates_of_sentence` candidates, or all if there are fewer.
+            For each slot, `rules.candidates_of_sentence` candidates, or all if there are fewer. Their scores begin with
+            NaN if the probabilities after any of its hypotheses are not numbers.
         """
 
     def log_probs(self, active: Sequence[Beams]) -> Float[np.ndarray, "R V"]:

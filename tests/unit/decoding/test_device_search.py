@@ -9,14 +9,16 @@ from dataclasses import fields
 
 import pytest
 import torch
-from searches import assert_same, find, find_plainly, tokens
+from searches import WIDTHS, assert_same, find, find_plainly, tokens
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from clearhead.config import DecodeConfig, Sampling
-from clearhead.decoding import NO_PREFIX, Prefix, PyTorchEngine, SearchOptions, decode
+from clearhead.decoding import NO_PREFIX, Ensemble, Prefix, PyTorchEngine, SearchOptions, decode, make_engine
+from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch import weights
 from clearhead.decoding.pytorch.device_beams import DeviceBeams, rounded
+from clearhead.decoding.pytorch.module_engine import ModuleEngine
 from clearhead.decoding.pytorch.plain_engine import PlainEngine
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.sentence import given_prefix
@@ -151,12 +153,18 @@ def test_nan_is_an_error_also_beside_other_sentences_and_does_not_last(make_shar
     assert find(engine, sources, [9, 9], config) == expected
 
 
-@pytest.mark.parametrize("kind", [DeviceEngine, PyTorchEngine, PlainEngine])
+def ensemble_of_one(model):
+    return make_engine(Ensemble((model,)))
+
+
+@pytest.mark.parametrize(
+    "kind", [DeviceEngine, PyTorchEngine, PlainEngine, ModuleEngine, NativeEngine, ensemble_of_one]
+)
 def test_nan_after_one_of_several_hypotheses_is_an_error_though_another_is_finished(
     make_sharp_model, make_sources, kind
 ):
-    model, sources = make_sharp_model(tying="none", output_bias=True), make_sources((4, 3))
-    model.output_proj.bias[END] = 9.0
+    model, sources = make_sharp_model(**WIDTHS[NativeEngine], tying="none", output_bias=True), make_sources((4, 3))
+    model.output_proj.bias[END] = 29.0
     options = SearchOptions(DecodeConfig(beam_size=3, length_penalty=0.0), num_best=3)
     found = decode(PyTorchEngine(model), sources, options)
     assert [best.tokens for best, *_ in found] == [(END,), (END,)]

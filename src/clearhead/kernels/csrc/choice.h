@@ -209,7 +209,8 @@ static void look_up(const Stack *stack, const Tokens *t, const Targets *targets,
     }
 }
 
-/* Find the best candidates of each slot: pairs of a row and a next token. */
+/* Find the best candidates of each slot: pairs of a row and a next token. Where the probabilities of any of its rows are
+ * no numbers, their scores are NaN. */
 static void find_candidates(const Step *step, const Scratch *s) {
     int64_t count = step->count, most = step->num_candidates, all = step->num_slots * most;
     for (int64_t i = 0; i < all; i++) step->candidate_score[i] = -INFINITY;
@@ -219,6 +220,7 @@ static void find_candidates(const Step *step, const Scratch *s) {
         int64_t slot = step->slot[row] * most;
         for (int64_t i = 0; i < count; i++) {
             float score = step->score[row] + s->best[row * count + i];
+            for (int64_t at = 0; isnan(score) && at < most; at++) step->candidate_score[slot + at] = NAN;
             if (!(score > step->candidate_score[slot + most - 1])) break;
             /* Until the end, one number encodes row and token. */
             insert(step->candidate_score + slot, step->candidate_token + slot, most, score, (int32_t)(row * count + i));

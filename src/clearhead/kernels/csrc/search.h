@@ -104,7 +104,8 @@ static void extend(const Search *search, Hypotheses *h, int64_t slot) {
     for (int64_t rank = 0; rank < step->num_candidates && open < step->beam_size; rank++) {
         float score = step->candidate_score[first + rank];
         int32_t beam = step->candidate_beam[first + rank], token = step->candidate_token[first + rank];
-        if (!(score > -INFINITY)) break; /* NaN counts as impossible too */
+        if (isnan(score)) h->num_finished = 0; /* no result: the search is an error */
+        if (!(score > -INFINITY)) break;
         if (token != search->eos_id) {
             h->scores[open] = score;
             h->parents[open] = beam;

@@ -162,7 +162,7 @@ typedef struct {
     int32_t *slot, *beam, *parent, *position, *token, *mask; /* of each row; rows of a slot are adjacent */
     const uint8_t *masks; /* [mask][token]: whether it is allowed */
     float *score;         /* log-probability of each row so far */
-    float *candidate_score; /* [slot][candidate], best first; minus infinity in unused places */
+    float *candidate_score; /* [slot][candidate], best first; minus infinity in unused places; see find_candidates */
     int32_t *candidate_beam, *candidate_token;
     float *log_probs; /* [row][token]: log-probabilities, minus infinity for tokens not allowed; or NULL */
     char *scratch;
