@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol, Self
@@ -46,6 +46,9 @@ LEAST_SIMILARITY = 0.75
 MOST_WORDS = 2_000
 """Maximum words of a text for similar matches; longer ones match exactly alone: comparing takes quadratic time."""
 
+MOST_USES = 100
+"""Uses of a source that are compared with the neighbours of a segment: the last ones."""
+
 _TOLERATED = 0.01
 """Share of a file's rows that may be defective."""
 ROUNDING = 1e-9
@@ -77,15 +80,15 @@ class TranslationMemory:
         """Sources as they were given."""
         self._in_context: dict[str, dict[str | None, str]] = {}
         """For each source with a context, its translations by context; also the one without."""
-        self._uses: dict[str, list[MemoryUse]] = {}
-        """For each source with different translations, its pairs in order."""
+        self._uses: dict[str, deque[MemoryUse]] = {}
+        """For each source with different translations, its last pairs in order."""
         order: list[tuple[str, str, str | None]] = []
         for source, target, *rest in pairs:
             if is_useful(source, target):
                 key, target, context = comparable(source), target.strip(), rest[0] if rest else None
                 self._originals[key] = source.strip()
                 if self._targets.get(key, target) != target:
-                    self._uses[key] = []
+                    self._uses[key] = deque(maxlen=MOST_USES)
                 self._add(key, target, context)
                 order.append((key, target, context))
         around = [None, *(key for key, _, _ in order), None]

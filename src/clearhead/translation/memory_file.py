@@ -28,6 +28,7 @@ from clearhead.files.streams import whole_or_absent
 from clearhead.formats.xml.translation_units import are_related
 from clearhead.translation.memory import (
     LEAST_SIMILARITY,
+    MOST_USES,
     MOST_WORDS,
     ROUNDING,
     Candidate,
@@ -53,8 +54,6 @@ INDEXED_FROM = 0.5
 SHARED = 2
 """Words that a candidate shares with the first words of the text, of which there are as many more (Wang, Li and Feng
 2012); where the index is not deep enough, fewer. Among a million pairs 2 is the fastest of 2, 3 and 4."""
-MOST_USES = 100
-"""Uses of a source that are compared with the neighbours of a segment: the last ones."""
 SECONDS_TO_WAIT = 20.0
 """Seconds that a process waits for another one that writes."""
 

@@ -13,7 +13,7 @@ import threading
 import pytest
 
 from clearhead.errors import ConfigError, DataError
-from clearhead.translation.memory import TranslationMemory
+from clearhead.translation.memory import MOST_USES, TranslationMemory, in_place
 from clearhead.translation.memory_file import MemoryFile, load_memory, write_memory
 from clearhead.translation.result import MemoryMatch
 
@@ -55,6 +55,19 @@ def test_a_file_has_the_matches_of_a_memory_in_ram(tmp_path, seed):
                 expected, found = (memory.match(text, least, context=context) for memory in (in_ram, file))
                 assert found == expected
                 assert found is None or found.uses == expected.uses
+    file.close()
+
+
+def test_a_source_with_many_uses_has_the_last_ones_in_ram_and_in_a_file(tmp_path):
+    pairs = [pair for number in range(MOST_USES + 7) for pair in (("Go", f"a{number}", None), (f"b {number}", "c", None))]
+    write_memory(str(tmp_path / "m.sqlite"), pairs, (None, None))
+    file = MemoryFile(tmp_path / "m.sqlite")
+    found, expected = file.match("Go"), TranslationMemory(pairs).match("Go")
+    assert found == expected
+    assert [use.target for use in found.uses] == [f"a{number}" for number in range(7, MOST_USES + 7)]
+    assert found.uses == expected.uses
+    assert in_place("Go", found, None, ("b 6", None)).target == "a7"
+    assert in_place("Go", found, None, ("b 5", None)).target == f"a{MOST_USES + 6}"  # too long ago: the last one
     file.close()
 
 
