@@ -188,9 +188,9 @@ def convert(
 
     Entries that a file marks as untranslated, unfinished or similar are omitted and counted; a row that is not a pair
     is an error. A .sqlite file is a memory for `translate --memory` and `serve --memory`, in which a million pairs are
-    searched without reading them first (docs/terms.md). The languages named in the new file are those of --from-lang
-    and --to-lang (after --swap); if these are not given, those of the first file; if it names none, the extensions of
-    line-aligned files; otherwise `source` and `target`.
+    searched without reading them first (docs/terms.md); it is read back as any other file of pairs. The languages named
+    in the new file are those of --from-lang and --to-lang (after --swap); if these are not given, those of the first
+    file; if it names none, the extensions of line-aligned files; otherwise `source` and `target`.
     """
     inputs = list(files or ())
     if output is None:
@@ -202,7 +202,8 @@ def convert(
     corpus.refuse_overwriting(output)
 
     from clearhead.formats import SKIPS, write_pairs
-    from clearhead.translation.memory_file import EXTENSION, write_memory
+    from clearhead.formats.memory_database import EXTENSION
+    from clearhead.translation.memory_file import write_memory
 
     skipped: Counter[str] = Counter()
 

@@ -15,6 +15,7 @@ from clearhead.files.streams import COMPRESSIONS, display_name, format_extension
 from clearhead.formats.gettext.mo import open_mo
 from clearhead.formats.gettext.po import open_po, write_po
 from clearhead.formats.languages import GETTEXT, XLIFF, without_region
+from clearhead.formats.memory_database import EXTENSION, is_memory, open_memory
 from clearhead.formats.pair import PairFile, SentencePair, Wanted
 from clearhead.formats.tables.anki import anki_format
 from clearhead.formats.tables.columns import NoSuchColumn
@@ -58,6 +59,7 @@ READERS: dict[str, Callable[[str, Wanted], PairFile]] = {
     ".ndjson": open_json_lines,
     ".parquet": _open_columns,
     **dict.fromkeys(GETTEXT, open_po),
+    EXTENSION: open_memory,
     ".tmx": open_tmx,
     ".tsv": open_tsv,
     ".txt": open_tsv,
@@ -181,9 +183,8 @@ def expand_paths(paths: Iterable[str], *, notice: Callable[[str], None] | None =
 
     Args:
         paths: Files, directories and patterns. A file is returned as it is, whatever it contains and even if it does
-            not exist. A directory is searched recursively for files whose extension is in `READERS`, a `.txt` only if
-            `holds_pairs`; hidden files and directories are skipped. Patterns have `*`, `?` or `[..]`; `**` matches
-            directories recursively.
+            not exist. A directory is searched recursively for files of which `holds_pairs` is true; hidden files and
+            directories are skipped. Patterns have `*`, `?` or `[..]`; `**` matches directories recursively.
         notice: Called with a message that counts the files found and left out in a directory.
 
     Returns:
@@ -276,10 +277,15 @@ def different_languages(files: Sequence[PairFile], side: Literal["source", "targ
 
 
 def holds_pairs(path: str) -> bool:
-    """Return whether a file holds both sides; a `.txt` does if its first line has a tab or is an Anki header."""
+    """Return whether a file holds both sides; a `.txt` does if its first line has a tab or is an Anki header.
+
+    A `.sqlite` does if it is a translation memory.
+    """
     extension = _format(path)
     if path == "-" or extension not in READERS or not os.path.isfile(path):
         return False
+    if extension == EXTENSION:
+        return is_memory(path)
     if extension != ".txt":
         return True
     first = list(islice(read_lines(path), 1))

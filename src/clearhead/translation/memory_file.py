@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import sqlite3
 from array import array
 from collections import Counter
@@ -25,7 +24,16 @@ from threading import RLock
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import whole_or_absent
-from clearhead.formats.xml.translation_units import are_related
+from clearhead.formats.memory_database import (
+    APPLICATION,
+    VERSION,
+    Languages,
+    connected,
+    conversion,
+    database_errors,
+    is_database,
+    opened_memory,
+)
 from clearhead.translation.memory import (
     LEAST_SIMILARITY,
     MOST_USES,
@@ -42,20 +50,11 @@ from clearhead.translation.memory import (
 from clearhead.translation.result import MemoryMatch, MemoryUse
 from clearhead.translation.terminology import term_words
 
-EXTENSION = ".sqlite"
-"""Extension of a memory file."""
-
-APPLICATION = 0x636C6D65
-"""Number in the header of a memory file: `clme` in ASCII."""
-VERSION = 1
-"""Version of the tables."""
 INDEXED_FROM = 0.5
 """Least similarity that the index finds; below it, a text is compared with all sources of a fitting length."""
 SHARED = 2
 """Words that a candidate shares with the first words of the text, of which there are as many more (Wang, Li and Feng
 2012); where the index is not deep enough, fewer. Among a million pairs 2 is the fastest of 2, 3 and 4."""
-SECONDS_TO_WAIT = 20.0
-"""Seconds that a process waits for another one that writes."""
 
 _Word = tuple[str] | tuple[str, int]
 """A word, and from its second occurrence in a text on the number of the occurrence."""
@@ -65,7 +64,6 @@ _SOURCES_WITH_A_WORD = (
     "AND place <= length - ? * max(length, ?) + ?"
 )
 _SOME_SOURCES = "SELECT id, key FROM sources WHERE id > ? ORDER BY id LIMIT 10000"
-_SQLITE = b"SQLite format 3\0"
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE words (id INTEGER PRIMARY KEY, text BLOB NOT NULL UNIQUE);
@@ -83,7 +81,6 @@ CREATE TABLE first_words (
 each word, four bytes each. `first_words`: of each source, the places of its first words in the order from rare ones."""
 _BULK_CACHE = -200_000
 """Cache while a file is made, in KiB, negative."""
-_CACHE = -16_000
 
 
 class MemoryFile:
@@ -102,29 +99,11 @@ class MemoryFile:
     def __init__(self, path: str | Path, *, from_lang: str | None = None, to_lang: str | None = None) -> None:
         self.path = str(path)
         self._lock = RLock()
-        with _errors(self.path):
-            mode = "rw" if os.access(self.path, os.W_OK) else "ro"
-            uri = f"{Path(self.path).absolute().as_uri()}?mode={mode}"
-            self._database = _connected(uri, uri=True)
-            (application,) = self._database.execute("PRAGMA application_id").fetchone()
-            (version,) = self._database.execute("PRAGMA user_version").fetchone()
-            if application != APPLICATION:
-                raise DataError(f"{self.path} is a database, but not a translation memory; {_advice(self.path)}")
-            if version != VERSION:
-                raise DataError(
-                    f"{self.path} is a translation memory of version {version}, and this clearhead reads version "
-                    f"{VERSION}; {_advice(self.path)}"
-                )
-            facts = dict(self._database.execute("SELECT name, value FROM facts"))
-            (self._count,) = self._database.execute("SELECT count(*) FROM sources").fetchone()
-        self.languages: tuple[str | None, str | None] = facts.get("source"), facts.get("target")
+        self._database, languages = opened_memory(self.path, from_lang, to_lang)
+        self.languages: Languages = languages
         """Languages of sources and translations; None if they are not known."""
-        for side, own, asked in zip(("from", "to"), self.languages, (from_lang, to_lang), strict=True):
-            if own is not None and asked is not None and not are_related(own, asked):
-                raise ConfigError(
-                    f"{self.path} is a memory for {self.languages[0]} to {self.languages[1]}, and {asked} is asked for "
-                    f"({side}); name another memory"
-                )
+        with database_errors(self.path):
+            (self._count,) = self._database.execute("SELECT count(*) FROM sources").fetchone()
 
     def __len__(self) -> int:
         return self._count
@@ -265,7 +244,7 @@ class MemoryFile:
     @contextmanager
     def _using(self, kind: str = "DEFERRED") -> Iterator[None]:
         """Lock the file for a transaction; a part of one needs none of its own."""
-        with self._lock, _errors(self.path):
+        with self._lock, database_errors(self.path):
             try:
                 with nullcontext() if self._database.in_transaction else _transaction(self._database, kind):
                     yield
@@ -277,17 +256,6 @@ class MemoryFile:
 
 Memory = TranslationMemory | MemoryFile
 """A translation memory in RAM or in a file."""
-
-
-def is_memory_file(path: str | Path) -> bool:
-    """Return whether a file is an SQLite database, as memory files are."""
-    if not os.path.isfile(path):
-        return False  # what was read from a pipe would be missing later
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
-    except OSError:
-        return False
 
 
 def load_memory(paths: Sequence[str], *, from_lang: str | None = None, to_lang: str | None = None) -> Memory:
@@ -302,17 +270,15 @@ def load_memory(paths: Sequence[str], *, from_lang: str | None = None, to_lang: 
         ConfigError: If a memory file is for other languages or not the only one; or as `TranslationMemory.load`.
         DataError: If a file cannot be read.
     """
-    files = [path for path in paths if is_memory_file(path)]
+    files = [path for path in paths if is_database(path)]
     if not files:
         return TranslationMemory.load(paths, from_lang=from_lang, to_lang=to_lang)
     if len(paths) > 1:
-        raise ConfigError(f"{files[0]} is a memory file, and used alone; make one of all files: {_command(files[0])}")
+        raise ConfigError(f"{files[0]} is a memory file, and used alone; make one of all files: {conversion(files[0])}")
     return MemoryFile(files[0], from_lang=from_lang, to_lang=to_lang)
 
 
-def write_memory(
-    path: str, pairs: Iterable[tuple[str, str, str | None]], languages: tuple[str | None, str | None]
-) -> int:
+def write_memory(path: str, pairs: Iterable[tuple[str, str, str | None]], languages: Languages) -> int:
     """Write a memory file, which appears only when it is complete; return the number of its pairs.
 
     Args:
@@ -323,7 +289,7 @@ def write_memory(
     Raises:
         DataError: If the file cannot be written, or there is no pair.
     """
-    with whole_or_absent(path) as written, _errors(path), closing(_connected(str(written))) as database:
+    with whole_or_absent(path) as written, database_errors(path), closing(connected(str(written))) as database:
         database.execute(f"PRAGMA cache_size = {_BULK_CACHE}")
         database.execute("PRAGMA journal_mode = OFF")  # the file is thrown away if this fails
         database.executescript(_TABLES)
@@ -411,13 +377,6 @@ def _blob(word: _Word) -> bytes:
     return text.encode("utf-8", "surrogatepass") + b"".join(b"\0%d" % number for number in times)
 
 
-def _connected(path: str, *, uri: bool = False) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False, uri=uri)
-    database.execute("PRAGMA synchronous = EXTRA")  # also the removal of the journal
-    database.execute(f"PRAGMA cache_size = {_CACHE}")
-    return database
-
-
 @contextmanager
 def _transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
     database.execute(f"BEGIN {kind}")
@@ -427,29 +386,3 @@ def _transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Itera
         database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")
-
-
-@contextmanager
-def _errors(path: str) -> Iterator[None]:
-    """Raise errors of SQLite and the system as `DataError`."""
-    try:
-        yield
-    except UnicodeEncodeError:
-        raise DataError(f"cannot write {path}: a text has half of a surrogate pair, not a character") from None
-    except sqlite3.Error as error:
-        name = getattr(error, "sqlite_errorname", "")
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise DataError(f"{path} is being written by another process for long; try again") from None
-        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PERM")):
-            raise DataError(f"cannot use {path}: {error}") from None
-        raise DataError(f"{path} is damaged ({error}); {_advice(path)}") from None
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _advice(path: str) -> str:
-    return f"make one with `{_command(path)}`"
-
-
-def _command(path: str) -> str:
-    return f"clearhead corpus convert FILE.. {path}"

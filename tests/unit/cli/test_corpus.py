@@ -412,4 +412,8 @@ def test_convert_writes_a_memory_file(run_command, tmp_path):
     memory = MemoryFile(out)
     assert (len(memory), memory.languages) == (1, (None, "de"))
     assert memory.match("Open", context="verb") == MemoryMatch("Open", "Öffnen", 1.0, is_reused=True)
+    memory.add("  Close now ", "Schließe jetzt", "noun")
     memory.close()
+    assert "2 pairs written" in run_command(convert, out, tmp_path / "b.po").stderr
+    back = (tmp_path / "b.po").read_text(encoding="utf-8")
+    assert all(text in back for text in ('msgid "Open"', 'msgstr "Öffnen"', 'msgid "Close now"'))

@@ -59,7 +59,9 @@ def test_a_file_has_the_matches_of_a_memory_in_ram(tmp_path, seed):
 
 
 def test_a_source_with_many_uses_has_the_last_ones_in_ram_and_in_a_file(tmp_path):
-    pairs = [pair for number in range(MOST_USES + 7) for pair in (("Go", f"a{number}", None), (f"b {number}", "c", None))]
+    pairs = [
+        pair for number in range(MOST_USES + 7) for pair in (("Go", f"a{number}", None), (f"b {number}", "c", None))
+    ]
     write_memory(str(tmp_path / "m.sqlite"), pairs, (None, None))
     file = MemoryFile(tmp_path / "m.sqlite")
     found, expected = file.match("Go"), TranslationMemory(pairs).match("Go")
