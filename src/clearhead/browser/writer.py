@@ -325,7 +325,7 @@ def _golden(bundle: Bundle) -> list[dict[str, Any]]:
 
 def _page(settings: Mapping[str, Any], contents: Mapping[str, bytes]) -> Html:
     """Return the page; a single file if the contents of the model's files are given."""
-    translate_style, explain_style = style("translate.css"), style("explain.css")
+    translate_style, explain_style = style("controls.css", "translate.css"), style("explain.css")
     scripts = {**view_scripts({"translate/server.js": "web/local.js"}), "choose": script("web/choosing.js")}
     if contents:
         allowed = ["worker-src blob:", "img-src data:"]

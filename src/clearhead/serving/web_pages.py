@@ -42,7 +42,7 @@ def page_router(service: Service) -> APIRouter:
     """Return the router of the web pages; the pages use the public API for models and translations."""
     router = APIRouter(include_in_schema=False)
     parts = {
-        "translate.css": ("text/css", style("translate.css")),
+        "translate.css": ("text/css", style("controls.css", "translate.css")),
         "explain.css": ("text/css", style("explain.css")),
         **{f"{name}.js": ("text/javascript", text) for name, text in view_scripts().items()},
         "icon.svg": ("image/svg+xml", picture("icon.svg")),

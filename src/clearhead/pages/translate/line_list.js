@@ -51,6 +51,11 @@ export class LineList {
     return [this.#elements.findIndex((one) => one.contains(word)), number];
   }
 
+  /** Position of the word at a point of the window, also below other elements; see `placeOf`. */
+  placeAt({ clientX, clientY }) {
+    return this.placeOf(document.elementsFromPoint(clientX, clientY).find((element) => element.classList.contains("word")));
+  }
+
   /** Element of a line. */
   elementOf(line) {
     return this.#elements[line];

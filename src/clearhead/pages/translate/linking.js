@@ -8,10 +8,15 @@ import { wordsOf } from "./words.js";
 export class Linking {
   #sides;
   #marked = [];
+  #onTarget;
 
-  /** `source` and `target` are the lists of lines on both sides; the lines of `target` hold the alignment. */
-  constructor(source, target) {
+  /**
+   * `source` and `target` are the lists of lines on both sides; the lines of `target` hold the alignment. `onTarget` is
+   * called with the element of the marked word of the translation, or the first of them; null if there is none.
+   */
+  constructor(source, target, onTarget = () => {}) {
     this.#sides = { source, target };
+    this.#onTarget = onTarget;
   }
 
   /** Marks a word on one side, and the words aligned with it. */
@@ -33,14 +38,13 @@ export class Linking {
     const found = others.map((one) => spoken(say(otherText, one))).join(", ");
     const from = side === "target" ? "comes from" : "became";
     byId("reading").textContent = `${spoken(say(text, word))} ${found === "" ? "is linked with no word" : `${from} ${found}`}`;
-    const sentence = this.#sides.target.wordsOf(number)[side === "target" ? word : others[0]]?.closest(".flagged");
-    if (sentence) showReason(sentence);
+    this.#onTarget(this.#sides.target.wordsOf(number)[side === "target" ? word : others[0]] ?? null);
   }
 
   clear() {
     this.#marked.splice(0).forEach((element) => element.classList.remove("pointed", "linked"));
     byId("reading").textContent = "";
-    byId("reason").hidden = true;
+    this.#onTarget(null);
   }
 
   #mark(element, name) {
@@ -48,12 +52,4 @@ export class Linking {
     element.classList.add(name);
     this.#marked.push(element);
   }
-}
-
-/** Shows below a marked sentence what looks wrong with it; the list of notes says it to screen readers. */
-function showReason(sentence) {
-  const reason = byId("reason");
-  reason.textContent = sentence.dataset.reason;
-  reason.hidden = false;
-  reason.style.top = `${[...sentence.getClientRects()].at(-1).bottom - reason.parentElement.getBoundingClientRect().top + 6}px`;
 }

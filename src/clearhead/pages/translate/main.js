@@ -17,7 +17,7 @@ import { listenToKeys } from "./shortcuts.js";
 import { SourcePane } from "./source_pane.js";
 import { keepTheme } from "./storage.js";
 import { Terms } from "./terms.js";
-import { TranslationPane } from "./translation_pane.js";
+import { showReason, TranslationPane } from "./translation_pane.js";
 import { WordCursor } from "./word_cursor.js";
 
 /** Milliseconds after the last key press before a text is translated. */
@@ -30,7 +30,7 @@ const asking = new Asking(settings.max_texts);
 const messages = new Messages(() => again());
 const source = new SourcePane(settings.max_characters, (isPaste) => changed({ pause: isPaste ? 0 : PAUSE }));
 const translation = new TranslationPane(settings.warnings);
-const linking = new Linking(source.list, translation.list);
+const linking = new Linking(source.list, translation.list, showReason);
 const cursor = new WordCursor(translation.list, linking);
 const languages = new Languages(() => changed({ pause: 0 }));
 const terms = new Terms(() => changed({ pause: 0 }));
@@ -349,7 +349,7 @@ box.addEventListener("click", (event) => {
 });
 cursor.onOpen((place, isInside) => (isInside ? lookInside(place) : openSentence(place, true)));
 for (const name of ["pointermove", "click"]) {
-  byId("source").addEventListener(name, ({ clientX, clientY }) => linking.point("source", source.wordAt(clientX, clientY)));
+  byId("source").addEventListener(name, (event) => linking.point("source", source.list.placeAt(event)));
 }
 byId("source").addEventListener("keyup", ({ key }) => /^(Arrow|Home|End)/.test(key) && linking.point("source", source.wordAtCursor()));
 byId("source").addEventListener("pointerleave", () => linking.clear());

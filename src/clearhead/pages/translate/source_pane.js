@@ -61,12 +61,6 @@ export class SourcePane {
     }
   }
 
-  /** Position of the word under the pointer, see `LineList.placeOf`. */
-  wordAt(x, y) {
-    const word = document.elementsFromPoint(x, y).find((element) => element.classList.contains("word"));
-    return this.list.placeOf(word);
-  }
-
   /** Position of the word at the cursor, see `LineList.placeOf`. */
   wordAtCursor() {
     let start = 0;

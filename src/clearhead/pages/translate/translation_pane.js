@@ -88,3 +88,13 @@ function lineElement({ text, sentences }, reasonOf) {
   });
   return make("span", { class: "line" }, ...parts, ...partsOf(text.slice(from)));
 }
+
+/** Shows below the sentence of a word what looks wrong with it, if something does; the notes say it to screen readers. */
+export function showReason(word) {
+  const sentence = word?.closest(".flagged") ?? null;
+  const reason = byId("reason");
+  reason.hidden = sentence === null;
+  if (sentence === null) return;
+  reason.textContent = sentence.dataset.reason;
+  reason.style.top = `${[...sentence.getClientRects()].at(-1).bottom - reason.parentElement.getBoundingClientRect().top + 6}px`;
+}
