@@ -48,7 +48,9 @@ def lightness(colour: str) -> float:
     return 116 * luminance ** (1 / 3) - 16
 
 
-@pytest.mark.parametrize("name", ["explain/main.js", "compare/main.js", "translate/main.js", "translate/inside.js"])
+@pytest.mark.parametrize(
+    "name", ["explain/main.js", "compare/main.js", "translate/main.js", "translate/inside.js", "review/main.js"]
+)
 def test_modules_become_one_each_once_and_behind_what_it_imports(name):
     text = script(name, made={TEXT_RULES: text_rules_module()})
     assert not re.search(r"^(import|export) ", text, re.MULTILINE)
@@ -80,7 +82,7 @@ def test_data_cannot_end_its_element_nor_be_no_json():
 def test_no_page_asks_for_anything_from_elsewhere():
     # They ask the server that they come from.
     served = {"translate.html", "inside.html", "web_parts.html"}
-    served |= {"server.js", "opening.js", "service_worker.js", "progress.js"}
+    served |= {"server.js", "opening.js", "service_worker.js", "progress.js", "request.js", "review.html"}
     for file in Path(str(files(pages))).rglob("*"):
         if file.suffix in (".html", ".css", ".js"):
             text = file.read_text(encoding="utf-8")

@@ -1,0 +1,44 @@
+"""The page of a review: one HTML file with its style and script, which asks the server that it came from."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import cache
+
+from starlette.responses import HTMLResponse
+
+from clearhead.inspection.page import TEXT_RULES, text_rules_module
+from clearhead.pages import Html, content_policy, data_block, fill, picture, script, style
+
+
+def page_response(review: Mapping[str, object]) -> HTMLResponse:
+    """Return the page, with the headers under which it loads nothing else, and makes no markup of text.
+
+    Args:
+        review: What the page knows at first, in plain types: `name`, `output`, `languages` and `direction` of source and
+            translation, `count` of the segments, how many are `done`.
+    """
+    parts = _parts()
+    policy = content_policy(
+        "connect-src 'self'",
+        "img-src data:",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+        styles=[parts["style"]],
+        scripts=[parts["theme"], parts["script"]],
+    )
+    page = fill("review.html", name=review["name"], review=data_block(review), **parts)
+    headers = {"content-security-policy": policy, "cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return HTMLResponse(page, headers=headers)
+
+
+@cache
+def _parts() -> dict[str, Html]:
+    return {
+        "style": style("controls.css", "review.css"),
+        "theme": script("translate/theme.js"),
+        "script": script("review/main.js", made={TEXT_RULES: text_rules_module()}),
+        "icon": Html(b64encode(picture("icon.svg").encode()).decode()),
+    }
