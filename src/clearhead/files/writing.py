@@ -200,10 +200,15 @@ def open_own(path: str | Path, flags: int) -> IO[bytes]:
 
 
 @contextmanager
-def locked(path: str | Path) -> Iterator[None]:
+def locked(path: str | Path, *, waits: bool = True) -> Iterator[None]:
     """Let one process at a time read, change and write a file; others wait. The lock is a hidden file beside it.
 
+    Args:
+        path: The file.
+        waits: Whether to wait for another process that has the lock.
+
     Raises:
+        BlockingIOError: If another process has the lock, and this one does not wait.
         OSError: If the lock cannot be made.
     """
     final = Path(os.path.realpath(path))
@@ -211,11 +216,15 @@ def locked(path: str | Path) -> Iterator[None]:
         if os.name == "posix":
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         else:  # waits for ten seconds
             import msvcrt
 
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]
+            kind = msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK  # type: ignore[attr-defined]
+            try:
+                msvcrt.locking(file.fileno(), kind, 1)  # type: ignore[attr-defined]
+            except OSError as error:
+                raise BlockingIOError(*error.args) from None
         yield
 
 

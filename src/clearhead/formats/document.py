@@ -14,6 +14,8 @@ from clearhead.text.lines import percent
 
 MEMORY_NOTE = "translation memory"
 """First words of a note about a translation-memory match."""
+FLAG_NOTE = "to check"
+"""First words of a note about a flag."""
 
 
 class LengthLimit(NamedTuple):
@@ -83,6 +85,11 @@ class Filling:
     """Remarks for readers of the file, one per line; written only in formats that have a field for notes."""
     suggestion: Suggestion | None = None
     """Translation-memory match, written like the note."""
+    is_reviewed: bool = False
+    """Whether a person has accepted or written it; a format with states then marks it as translated and not for
+    review."""
+    confidence: float | None = None
+    """The model's own estimate of its quality, from 0 to 1; written only in formats that have a field for it."""
 
 
 _WATCH: ContextVar[Callable[[Document, DocumentSegment], None] | None] = ContextVar(
@@ -160,6 +167,15 @@ class Document(ABC):
         """
         match = self.unwritable.search(translation) if self.unwritable else None
         return f"its translation holds U+{ord(match[0]):04X}, which the format does not have" if match else ""
+
+    def problem_of_edit(self, number: int, text: str) -> str:
+        """Return why a translation that a person wrote cannot be written, as `problem` does for one of the model.
+
+        Args:
+            number: Index of the segment.
+            text: Text with the tags of the segment.
+        """
+        return self.problem(number, text)
 
 
 @dataclass(frozen=True, slots=True)

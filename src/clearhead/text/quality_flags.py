@@ -168,12 +168,9 @@ def find_flags(
     details: dict[str, str | None] = {
         "empty": in_place or ("the model wrote nothing" if is_blank(text) else None),
         **_length_flags(source, text, tokens, sentences, seen.statistics),
-        "repetition": _repetition(source, text),
-        "copied": _copy(source, text, seen.statistics),
         "unusual_case": _unusual_case(source, seen.statistics),
         **_character_flags(source, text, source if masked is None else without_signs(masked), seen),
-        "numbers": _numbers_detail(missing_numbers(source, text), invented_numbers(source, text)),
-        "placeholders": _placeholder_changes(source, text),
+        **{flag.kind: flag.detail for flag in flags_of_text(source, text, seen.statistics)},
     }
     return tuple(Flag(kind, detail) for kind in KINDS if (detail := details.get(kind)))
 
@@ -472,6 +469,36 @@ def placeholders_of(text: str) -> Iterator[str]:
     """Yield the placeholders of a text, tags without their attributes."""
     for match in find_placeholders(text):
         yield _compared(match[0])
+
+
+def placeholders_kept(source: str, text: str) -> dict[str, bool]:
+    """Return the placeholders of a source as written there, and whether a translation has each as often.
+
+    >>> placeholders_kept("%s of <b>%s</b>", "<b>%s</b>")
+    {'%s': False, '<b>': True, '</b>': True}
+    """
+    missing = Counter(placeholders_of(source)) - Counter(placeholders_of(text))
+    return {match[0]: _compared(match[0]) not in missing for match in find_placeholders(source)}
+
+
+def flags_of_text(source: str, text: str, statistics: LineStatistics | None = None) -> list[Flag]:
+    """Return what looks wrong with a translation from both texts, whoever wrote it.
+
+    Args:
+        source: The source.
+        text: Its translation.
+        statistics: Statistics of training lines, which tell whether copies are usual.
+
+    >>> flags_of_text("%d of 20 files", "%d Dateien")
+    [Flag(kind='numbers', detail='missing: 20')]
+    """
+    details = {
+        "repetition": _repetition(source, text),
+        "numbers": _numbers_detail(missing_numbers(source, text), invented_numbers(source, text)),
+        "placeholders": _placeholder_changes(source, text),
+        "copied": _copy(source, text, statistics),
+    }
+    return [Flag(kind, detail) for kind, detail in details.items() if detail]
 
 
 def _compared(placeholder: str) -> str:

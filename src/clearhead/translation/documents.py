@@ -256,10 +256,11 @@ def _filling(translation: Translation) -> Filling:
             reason, without = TERM_REASONS[use.reason], f"; without it: {use.without}" if use.without else ""
             what = f"term missed: {use.source} -> {use.target}" if not use.form else f"{use.source} -> {use.form}"
             notes.append(f"{what} ({reason}{without})")
-    return Filling(translation.text, "\n".join(map(_on_one_line, notes)), suggestion)
+    return Filling(translation.text, "\n".join(map(on_one_line, notes)), suggestion)
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
+    """Return a text with escapes in place of characters that cannot be printed, such as line ends."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
@@ -374,13 +375,23 @@ def _writable(document: Document, place: int, result: TranslatedSegment, has_mes
     if result.translation is None:
         return result
     text, problem = result.translation.text, ""
-    is_message = has_messages and "{" in result.segment.text and not message_runs(result.segment.text)
-    if format := result.segment.format or ("icu-format" if is_message else ""):
+    if format := format_of_segment(result.segment, has_messages):
         text, problem = checked_format(result.segment.text, text, format)
     if problem := problem or document.problem(place, text):
         return _changed(result, _left(result.translation), result.segment.text, f"left as it was: {problem}")
     moved = repaired_tags(text, result.segment.text, result.segment.links)[1] if result.segment.links else ()
     return _changed(result, result.translation, text, first_few(moved, MOST_SHOWN, "; "))
+
+
+def format_of_segment(segment: DocumentSegment, has_messages: bool) -> str:
+    """Return the format of a segment, as in `DocumentSegment`; in a document with ICU messages, also `icu-format`.
+
+    Args:
+        segment: The segment.
+        has_messages: Whether the document has ICU messages with branches.
+    """
+    is_message = has_messages and "{" in segment.text and not message_runs(segment.text)
+    return segment.format or ("icu-format" if is_message else "")
 
 
 def _left_if_unsure(result: TranslatedSegment, least: float | None) -> TranslatedSegment:
@@ -396,18 +407,26 @@ def _with_length_flags(results: Sequence[TranslatedSegment]) -> list[TranslatedS
             text = result.segment.translation or result.segment.text
             if result.translation is not None and result.status != "left":
                 text = result.translation.text
-            lengths[limit] += sum(len(token) for token in tokens(text) if isinstance(token, str))
-    flags = {
-        limit: Flag("too_long", f"{length:,} characters, and the file allows {limit.most:,}")
-        for limit, length in lengths.items()
-        if length > limit.most
-    }
+            lengths[limit] += length_of(text)
+    flags = {limit: flag for limit, length in lengths.items() if (flag := length_flag(limit, length))}
     return [
         replace(each, translation=replace(old, warnings=merge_flags([old.warnings, [flag]])))
         if (old := each.translation) is not None and each.segment.limit and (flag := flags.get(each.segment.limit))
         else each
         for each in results
     ]
+
+
+def length_of(text: str) -> int:
+    """Return the number of characters of a text with tags that count towards a `LengthLimit`."""
+    return sum(len(token) for token in tokens(text) if isinstance(token, str))
+
+
+def length_flag(limit: LengthLimit, length: int) -> Flag | None:
+    """Return the flag of translations that have together more characters than the file allows for their unit."""
+    if length <= limit.most:
+        return None
+    return Flag("too_long", f"{length:,} characters, and the file allows {limit.most:,}")
 
 
 def _changed(result: TranslatedSegment, translation: Translation, text: str, remark: str) -> TranslatedSegment:

@@ -17,7 +17,7 @@ import math
 import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
@@ -176,6 +176,42 @@ class MemoryFile:
                 _index(self._database, number, comparable(source), self._new_number)
                 self._count += 1
 
+    def has(self, source: str, target: str, context: str | None = None) -> bool:
+        """Return whether the file has a pair in this context.
+
+        Raises:
+            DataError: As `match`.
+        """
+        with self._using():
+            return self._pair(source, target, context) is not None
+
+    def remove(self, source: str, target: str, context: str | None = None) -> None:
+        """Remove a pair, of equal ones the last; nothing happens if the file has none.
+
+        Raises:
+            DataError: If the file cannot be written.
+        """
+        with self._using("IMMEDIATE"):
+            if (pair := self._pair(source, target, context)) is None:
+                return
+            write = self._database.execute
+            number = _source(self._database, comparable(source))
+            write("DELETE FROM pairs WHERE id = ?", (pair,))
+            if write("SELECT 1 FROM pairs WHERE source = ?", (number,)).fetchone() is None:
+                write("DELETE FROM sources WHERE id = ?", (number,))
+                words = {self._new_number(word) for word in _words(comparable(source))}
+                write(f"DELETE FROM first_words WHERE source = ? AND word IN ({_marks(words)})", (number, *words))
+                self._count -= 1
+
+    def _pair(self, source: str, target: str, context: str | None) -> int | None:
+        """Return the number of the last pair of these texts in a context."""
+        number = _source(self._database, comparable(source))
+        row = self._database.execute(
+            "SELECT max(id) FROM pairs WHERE source = ? AND target = ? AND context IS ?",
+            (number, target.strip(), context),
+        ).fetchone()
+        return None if row is None else row[0]
+
     def _entry(self, number: int) -> tuple[str, list[tuple[str, str | None]], tuple[MemoryUse, ...]]:
         """Return a source, its translations with their contexts, in order, and its uses if the translations differ."""
         find = self._database.execute
@@ -197,8 +233,7 @@ class MemoryFile:
     def _numbers(self, words: Sequence[_Word]) -> dict[bytes, int]:
         """Return the numbers of words that the file has."""
         blobs = list({*map(_blob, words), *(_blob((text,)) for text, *_ in words)})
-        marks = ", ".join("?" * len(blobs))
-        return dict(self._database.execute(f"SELECT text, id FROM words WHERE text IN ({marks})", blobs))
+        return dict(self._database.execute(f"SELECT text, id FROM words WHERE text IN ({_marks(blobs)})", blobs))
 
     def _new_number(self, word: _Word) -> int:
         numbers = self._numbers([word])
@@ -370,6 +405,11 @@ def _words(key: str) -> list[_Word]:
         seen[word.text] += 1
         words.append((word.text,) if seen[word.text] == 1 else (word.text, seen[word.text]))
     return words
+
+
+def _marks(values: Collection[object]) -> str:
+    """Return the marks of values in a statement."""
+    return ", ".join("?" * len(values))
 
 
 def _blob(word: _Word) -> bytes:

@@ -106,7 +106,6 @@ class TranslationReport:
                 continue  # the model did not translate it
             if translation.quality is not None:
                 self._qualities.append(translation.quality)
-            weight = sum(SEVERITY_WEIGHTS[_REASONS[kind].severity] for kind in details)
             entry = _Entry(
                 f"{name}, {place}",
                 _clipped(translation.source),
@@ -116,8 +115,7 @@ class TranslationReport:
                 length_ratio(translation.source, translation.text),
                 details or {UNSURE: ""},
             )
-            doubt = -(entry.score_per_token or 0.0) if entry.quality is None else 1 - entry.quality
-            key = (weight, doubt, -self.num_segments, entry)
+            key = (*severity_and_doubt(translation), -self.num_segments, entry)
             for kind in entry.details:
                 self._counts[kind] += 1
                 kept = self._worst[kind]
@@ -179,6 +177,13 @@ class TranslationReport:
         }
         total = (f"{self.num_segments:,}", f"{num_shown:,}")
         return kind_filter(kinds, total, heads=("Reason", "Severity", "Count", "Shown"))
+
+
+def severity_and_doubt(translation: Translation) -> tuple[float, float]:
+    """Return by what the translations to check first are found: the weight of the problems, and the model's doubt."""
+    severity = sum(SEVERITY_WEIGHTS[PROBLEMS[kind].severity] for kind in translation.problems)
+    doubt = -(translation.score_per_token or 0.0) if translation.quality is None else 1 - translation.quality
+    return severity, doubt
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def test_foreign_file_at_the_journal_path_is_rejected_unchanged(opened, path, co
     if content.startswith(b'{"journal_origin'):  # the beginning of a journal that a kill cut off
         assert opened()[0].translations == {}
         return
-    with pytest.raises(DataError, match=r"progress.jsonl is not a journal of translations.*; move that file away, or"):
+    with pytest.raises(DataError, match=r"progress.jsonl is not a journal of this program.*; move that file away, or"):
         opened()
     assert path.read_bytes() == content
 
@@ -142,7 +142,7 @@ def test_journal_path_that_is_not_writable_is_rejected(opened, path, tmp_path):
     with pytest.raises(DataError, match=r"cannot use .*progress.jsonl, which keeps the progress"):
         opened()
     journal = TranslationJournal(tmp_path / "none" / "x", ORIGIN, notice=pytest.fail)
-    with pytest.raises(DataError, match=r"cannot write .*none/x, which keeps what is done: No such file"):
+    with pytest.raises(DataError, match=r"cannot write .*none/x, which keeps the progress of this work: No such file"):
         journal.add([PART])
 
 

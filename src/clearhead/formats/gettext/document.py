@@ -14,7 +14,16 @@ from typing import NamedTuple
 
 from clearhead.errors import DataError
 from clearhead.files.streams import UTF8_MARK
-from clearhead.formats.document import MEMORY_NOTE, Document, DocumentSegment, Filling, LengthLimit, Splice, spliced
+from clearhead.formats.document import (
+    FLAG_NOTE,
+    MEMORY_NOTE,
+    Document,
+    DocumentSegment,
+    Filling,
+    LengthLimit,
+    Splice,
+    spliced,
+)
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.gettext.catalogue import PLACEHOLDER, forms_of
 from clearhead.formats.gettext.po import STRING, CatalogueEntry, decoded_catalogue, entries_of, quoted, with_line_feeds
@@ -34,6 +43,7 @@ _TO_LAST_STRING = re.compile(rf'[^"]*+(?:{STRING}(?:[ \t]++(?=["\r\n]|\Z))?+)++'
 """A line up to the end of its strings, and to its own end unless a comment follows."""
 _MAX_LENGTH = re.compile(r"#[.,](?:.*[\s,])?max-length:\s*([0-9]{1,9})\b")
 """A comment that limits the characters of a translation, as Pootle and Weblate write it."""
+_ONLY_FUZZY = re.compile(r"#\||#,(?:.*[,\s])?fuzzy(?:[,\s]|$)")
 _TRANSLATORS_COMMENT = re.compile(r"#(?![.:,|~])")
 
 
@@ -75,8 +85,13 @@ class _Form(NamedTuple):
     """First and last line, counted from 1."""
     segment: int
     """Index of the segment that it translates."""
-    is_blank: bool
-    """Whether it has no text yet."""
+    text: str
+    """Its text in the file; empty if it has none yet."""
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it has no text yet."""
+        return not self.text
 
 
 class _Message(NamedTuple):
@@ -92,6 +107,8 @@ class _Message(NamedTuple):
     """Line before which new flags are inserted."""
     old_notes: Sequence[int]
     """Lines of notes from earlier translations."""
+    only_fuzzy: Sequence[int]
+    """Lines that mark it as fuzzy, and those of its previous source, which gettext keeps while it is."""
     notes: int
     """Line before which new notes are inserted."""
     texts: Mapping[str, str]
@@ -147,6 +164,8 @@ class GettextCatalogue(Document):
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         r"""Return the file's bytes with the translations, their messages marked as fuzzy, and notes as comments.
 
+        A message whose translations are all reviewed is not fuzzy.
+
         A translation begins or ends with a line feed if and only if its source does, as `msgfmt --check` requires. A
         template gets its encoding when a translation needs one, and the language of the translations with its plural
         forms.
@@ -170,7 +189,10 @@ class GettextCatalogue(Document):
             notes = dict.fromkeys(note for _, filling in written for note in filling.note.splitlines())
             if written:
                 splices += self._notes(message, list(notes))
-            if written and not message.is_fuzzy:
+            is_reviewed = all(filling.is_reviewed for _, filling in written)
+            if is_reviewed and message.is_fuzzy and len(written) == len(message.forms):
+                splices += self._without_flag(message)
+            elif not (is_reviewed or message.is_fuzzy):
                 splices.append(self._flag(message))
         needs_charset = self._placeholder is not None and not all(splice.replacement.isascii() for splice in splices)
         if self._header is not None and fields:
@@ -222,10 +244,10 @@ class GettextCatalogue(Document):
         texts, format = entry.texts, format_of(entry.flags)
         keys = sorted(key for key in entry.texts if key.startswith("msgstr"))
         at = len(self.segments)
-        forms = [_Form("msgstr", entry.places[keys[0]], at, not entry.texts[keys[0]])]
+        forms = [_Form("msgstr", entry.places[keys[0]], at, entry.texts[keys[0]])]
         if "msgid_plural" in texts:
             forms = [
-                _Form(f"msgstr[{int(key.removeprefix('msgstr'))}]", entry.places[key], segment, not entry.texts[key])
+                _Form(f"msgstr[{int(key.removeprefix('msgstr'))}]", entry.places[key], segment, entry.texts[key])
                 for key, segment in zip(keys, plural.segments(at, texts, format, len(keys)), strict=True)
             ]
         most = next(filter(None, (_MAX_LENGTH.match(line.words) for line in entry.lines)), None)
@@ -243,9 +265,11 @@ class GettextCatalogue(Document):
         begins = next(row.number for row in entry.lines if not row.is_comment or row.words.startswith("#|"))
         # Comments of translators come first; notes are added at their end.
         notes = next(line.number for line in entry.lines if not _TRANSLATORS_COMMENT.match(line.words))
-        old_notes = [line.number for line in entry.lines if line.words.startswith(f"# {MEMORY_NOTE}, ")]
+        kinds = f"# {MEMORY_NOTE}, ", f"# {FLAG_NOTE}, "
+        old_notes = [line.number for line in entry.lines if line.words.startswith(kinds)]
+        only_fuzzy = [line.number for line in entry.lines if _ONLY_FUZZY.match(line.words)]
         columns = math.inf if "no-wrap" in entry.flags else MOST_COLUMNS
-        where = flags, begins, old_notes, notes
+        where = flags, begins, old_notes, only_fuzzy, notes
         self._messages.append(_Message(at, forms, entry.is_fuzzy, *where, texts, format, columns))
 
     def _stays(self, message: _Message, form: _Form) -> bool:
@@ -298,6 +322,30 @@ class GettextCatalogue(Document):
             at = line.index(b"#,") + 2
             return Splice(start + at, start + at, b" fuzzy," if line[at:].strip() else b" fuzzy")
         return Splice(start, start, b"#, fuzzy" + _line_end(line))
+
+    def _without_flag(self, message: _Message) -> Iterator[Splice]:
+        """Yield the changes that mark a message as not fuzzy, without its previous source."""
+        for number in message.only_fuzzy:
+            start, end = self._starts[number - 1 : number + 1]
+            line = self._data[start:end]
+            others = [flag for flag in re.split(rb"[,\s]+", line[2:]) if flag not in (b"", b"fuzzy")]
+            has_others = others and line.startswith(b"#,")
+            yield Splice(start, end, b"#, " + b", ".join(others) + _line_end(line) if has_others else b"")
+
+    def problem_of_edit(self, number: int, text: str) -> str:
+        """Return why an edited translation cannot be written; see `Document.problem_of_edit`."""
+        message, forms = next(
+            (one, [form for form in one.forms if form.segment == number])
+            for one in reversed(self._messages)
+            if one.first <= number
+        )
+        if len({form.text for form in forms}) > 1 and not message.is_fuzzy:
+            return f"it has {len(forms)} plural forms that differ, and here is one text; edit them in the catalogue"
+        try:
+            self._encoded(text, self.segments[number].line)
+        except DataError as error:
+            return str(error)
+        return ""
 
     def _encoded(self, written: str, line: int) -> bytes:
         if "\0" in written:

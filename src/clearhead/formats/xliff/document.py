@@ -11,6 +11,7 @@ from typing import NamedTuple
 from clearhead.errors import ConfigError
 from clearhead.formats.document import Document, DocumentSegment, Filling, LengthLimit
 from clearhead.formats.file_text import read_bytes
+from clearhead.formats.xliff.estimates import with_estimate
 from clearhead.formats.xliff.units import (
     REVIEW_STATE,
     UNITS,
@@ -40,6 +41,8 @@ from clearhead.text.lines import shortened
 
 TRANSLATED_STATE = "translated"
 """State of an unreviewed `segment` in XLIFF 2.x."""
+REVIEWED_STATES = "translated", "reviewed"
+"""States of a reviewed translation: of a `target` in XLIFF 1.x, and of a `segment` in 2.x."""
 EXACT_MATCH, FUZZY_MATCH = "exact-match", "fuzzy-match"
 """State qualifiers in XLIFF 1.x of a `target` from a translation memory, as it is or repaired."""
 MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
@@ -140,7 +143,7 @@ class XliffDocument(Document):
                     self._add(unit)
 
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
-        """Return the file's bytes with the translations as targets, marked as translated but not reviewed.
+        """Return the file's bytes with the translations as targets, marked as translated and as reviewed or not.
 
         The languages given are written wherever the file names none, even if nothing is translated; if that of the
         targets is not given, it is `language`.
@@ -316,7 +319,8 @@ class XliffDocument(Document):
             tag = without_attribute(file.raw(start, end), "subState")
             if any(filling is not None and filling.suggestion for filling in fillings):
                 tag = with_attribute(tag, "id", self._id(unit))
-            changes.append((start, end, with_attribute(tag, "state", TRANSLATED_STATE)))
+            state = TRANSLATED_STATE if any(self._unreviewed_parts(unit, fillings)) else REVIEWED_STATES[1]
+            changes.append((start, end, with_attribute(tag, "state", state)))
         elif read.element.tag.attributes.get("approved") == "yes":
             changes.append((start, end, with_attribute(file.raw(start, end), "approved", "no")))
         if target is None:
@@ -333,7 +337,9 @@ class XliffDocument(Document):
             start, end = target.start, target.end
         beside = ""
         if self._is_first_version:
-            tag = with_attribute(without_attribute(tag, "state-qualifier"), "state", REVIEW_STATE)
+            state = REVIEW_STATE if any(self._unreviewed_parts(unit, fillings)) else REVIEWED_STATES[0]
+            tag = with_attribute(without_attribute(tag, "state-qualifier"), "state", state)
+            tag = with_estimate(tag, fillings)
             used = [new.suggestion for new in fillings if new and new.suggestion and new.suggestion.is_used]
             if len(used) == len(fillings):
                 is_exact = all(match.percent == 100 for match in used)
@@ -363,8 +369,9 @@ class XliffDocument(Document):
         filled: list[tuple[int, int, str]] = []
         for segment, there, is_unreviewed in zip(unit.segments, counterparts, are_unreviewed, strict=True):
             written = file.raw(segment.source.content, segment.source.content_end, done)
-            if is_unreviewed:
-                tag = re.sub(r"\s*/>$", ">", self._tag_for_review(there))
+            if is_unreviewed or is_for_review(there):
+                tag = self._tag_for_review(there) if is_unreviewed else self._tag_of_reviewed(there)
+                tag = re.sub(r"\s*/>$", ">", tag)
                 filled.append((there.start, there.end, f"{tag}{written}</{tag_name(tag)}>"))
             else:
                 filled.append(file.with_content(there, written))
@@ -377,11 +384,26 @@ class XliffDocument(Document):
             unit: The unit.
             fillings: The translations of its parts.
         """
-        own = zip(fillings, self.segments[unit.first :], strict=False)
-        of_segments = (islice(own, segment.num_parts) for segment in unit.segments)
-        states = [any(new is not None or not old.is_finished for new, old in parts) for parts in map(list, of_segments)]
+        parts = iter(self._unreviewed_parts(unit, fillings))
+        states = [any([*islice(parts, segment.num_parts)]) for segment in unit.segments]
         has_marks = any(segment.target is not None and is_for_review(segment.target) for segment in unit.segments)
         return states if has_marks or not all(states) else [False] * len(states)
+
+    def _unreviewed_parts(self, unit: _Unit, fillings: Sequence[Filling | None]) -> list[bool]:
+        """Return which parts of a unit are not reviewed: those with another new translation, or without a finished one.
+
+        Args:
+            unit: The unit.
+            fillings: The translations of its parts.
+        """
+        own = zip(fillings, self.segments[unit.first : unit.first + len(unit.parts)], strict=True)
+        return [not (old.is_finished if new is None else new.is_reviewed) for new, old in own]
+
+    def _tag_of_reviewed(self, segment: XmlElement) -> str:
+        """Return the start tag of a segment, no longer marked as unreviewed."""
+        comment = segment.tag.attributes["comment"].replace(REVIEW_STATE, "").strip()
+        tag = self._file.raw(segment.start, segment.content)
+        return with_attribute(tag, "comment", html.escape(comment)) if comment else without_attribute(tag, "comment")
 
     def _tag_for_review(self, segment: XmlElement) -> str:
         """Return the start tag of a segment, marked as unreviewed."""
