@@ -158,6 +158,7 @@ def test_undo_takes_back_what_is_typed_and_then_what_was_saved(open_page, review
     expect(active(page)).to_contain_text("line 2 · to do")
     expect(target).to_have_value("Sentence 1 of the dog.")
     expect(page.locator("#announcement")).to_have_text("Undone: line 2.")
+    expect(page.locator("#suggestions .suggested").first).to_have_text("B")  # to choose it again
     page.keyboard.press("Escape")
     page.keyboard.press("u")
     expect(active(page)).to_contain_text("line 1 · to do")
@@ -198,6 +199,8 @@ def test_alternatives_and_links_come_on_demand_and_links_go_with_an_edit(open_pa
     page = open_page()
     expect(page.locator("#suggestions .suggested")).to_have_text(["a dog runs", source])
     expect(page.locator("#mirror .word")).to_have_count(3)
+    after = ["Satz 1 vom Hund.", "Sentence 1 of the dog."]  # in the document
+    expect(page.locator("#nearby-segments dd")).to_have_text(after)
     page.locator("#original .word").nth(2).hover()
     expect(page.locator("#mirror .linked")).to_have_text("runs")
     expect(page.locator("#reading")).to_have_text(re.compile("läuft.* became .*runs"))

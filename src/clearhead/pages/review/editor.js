@@ -9,7 +9,7 @@ import { wordsOf } from "../translate/words.js";
 import { Checks } from "./checks.js";
 import { markUnwordly } from "./highlights.js";
 import { nameOfState, setSide } from "./segment_list.js";
-import { alternativesOf, checkText } from "./server.js";
+import { alternativesOf, checkText, segmentAt } from "./server.js";
 import { Suggestions } from "./suggestions.js";
 
 /** Milliseconds after the last key press before a text is checked. */
@@ -18,6 +18,9 @@ const CHECK_PAUSE = 250;
 const REST = 500;
 /** Maximum characters of a text whose words are marked. */
 const MOST_MARKED = 20_000;
+
+/** Maximum characters of the texts before and after. */
+const MOST_NEARBY = 300;
 
 const plainLine = (text) => make("span", { class: "line" }, ...(text.length > MOST_MARKED ? [text] : partsOf(text)));
 
@@ -37,13 +40,16 @@ export class Editor {
   #timers = [];
   #checkTimer = null;
   #onInput;
+  #review;
   #segment = null;
+  #undone = null;
   /** The line whose words are linked: {source, text, links}; null while the links are not known. */
   #linked = null;
 
   /** `onInput` is called with the segment and the text when that changes. */
   constructor(review, onInput) {
     this.#onInput = onInput;
+    this.#review = review;
     this.#suggestions = new Suggestions(review, (text) => this.replace(text));
     setSide(this.#original, review, 0);
     setSide(this.#field, review, 1);
@@ -78,10 +84,11 @@ export class Editor {
     this.#field.focus();
   }
 
-  /** Shows a segment; `draft` is the text typed for it, null for none. */
-  open(segment, draft) {
+  /** Shows a segment; `draft` is the text typed for it, and `undone` one that an undo took back, null for none. */
+  open(segment, draft, undone) {
     this.close();
     this.#segment = segment;
+    this.#undone = undone;
     const text = draft ?? segment.text;
     if (this.text !== text) this.#field.value = text; // otherwise the cursor stays where it is
     const { place, state, origin, quality, score_per_token: score, context } = segment;
@@ -95,10 +102,12 @@ export class Editor {
     this.#sources.show([segment]);
     const codes = segment.placeholders.map((text) => ({ text, found: this.text.includes(text) }));
     this.#checks.show({ flags: segment.flags, terms: segment.terms, placeholders: codes }, true);
-    this.#suggestions.show(segment);
+    this.#suggestions.show(segment, undone);
     this.#layOut();
     if (this.isEdited) this.#checkLater();
+    byId("nearby").hidden = true;
     this.#later(() => this.#ask(), REST);
+    this.#later(() => this.#showNearby(), REST);
   }
 
   /** Stops what is under way for the segment. */
@@ -187,9 +196,31 @@ export class Editor {
     try {
       const { alternatives, links, text = segment.text } = await alternativesOf(segment.number, signal);
       if (signal.aborted) return;
-      this.#suggestions.show(segment, alternatives);
+      this.#suggestions.show(segment, this.#undone, alternatives);
       this.#linked = { source: segment.source, text, links: pairsOfWords(segment.source, text, links) };
       this.#layOut();
+    } catch (error) {
+      if (!signal.aborted && !(error instanceof Refused)) throw error;
+    }
+  }
+
+  /** Shows the segments before and after this one in the document, for the list has another order. */
+  async #showNearby() {
+    const { signal } = this.#controller;
+    const { number } = this.#segment;
+    const sides = [number - 1, number + 1].filter((one) => one >= 0 && one < this.#review.count);
+    try {
+      const found = await Promise.all(sides.map((one) => segmentAt(one, signal)));
+      if (signal.aborted) return;
+      const side = (text, of) => {
+        const element = make("dd", {}, text.length > MOST_NEARBY ? `${text.slice(0, MOST_NEARBY)} …` : text);
+        setSide(element, this.#review, of);
+        return element;
+      };
+      byId("nearby-segments").replaceChildren(
+        ...found.flatMap(({ number: own, source, text }) => [make("dt", {}, own < number ? "Before" : "After"), side(source, 0), side(text, 1)]),
+      );
+      byId("nearby").hidden = found.length === 0;
     } catch (error) {
       if (!signal.aborted && !(error instanceof Refused)) throw error;
     }

@@ -32,6 +32,8 @@ const changes = new Changes(lost);
 const revisions = new Map();
 /** Why a change was not saved, by the number of its segment: {error, text, segment}; `segment` is what another made of it. */
 const problems = new Map();
+/** Texts that were undone, by the number of their segment: they can be chosen again. */
+const undone = new Map();
 /** Segments that are shown before those of the page, wherever they are in the order. */
 const extra = new Set();
 let show = "open";
@@ -107,7 +109,7 @@ function activate(number, isTyping = false) {
 /** Shows the active segment in the editor. */
 function open() {
   const segment = list.segmentOf(list.active);
-  editor.open(segment, drafts.textOf(segment));
+  editor.open(segment, drafts.textOf(segment), undone.get(segment.number) ?? null);
   progress.unsaved = drafts.numbers.length;
   const problem = problems.get(segment.number);
   byId("problem").hidden = problem === undefined;
@@ -205,6 +207,8 @@ function undo() {
       }
       revisions.set(segment.number, segment.revision);
       problems.delete(segment.number);
+      const before = list.segmentOf(segment.number);
+      if (before !== undefined) undone.set(segment.number, before.text);
       const isTyping = editor.isTyping;
       arrive(segment);
       activate(segment.number, isTyping);

@@ -8,6 +8,8 @@ const answerTo = async (path, options) => reached((await ask(path, options)).jso
 export const segmentsFrom = (start, count, show) =>
   answerTo(`segments?${new URLSearchParams({ start: String(start), count: String(count), show })}`);
 
+export const segmentAt = (number, signal) => answerTo(`segments/${number}`, { signal });
+
 /** Saves the text and the state of a segment of this revision, and returns the segment. */
 export const saveSegment = (number, body) => answerTo(`segments/${number}`, json(body));
 

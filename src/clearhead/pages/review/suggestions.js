@@ -23,11 +23,15 @@ export class Suggestions {
     this.#take = take;
   }
 
-  /** Shows the suggestions for a segment, and those of `alternatives` after them, so that numbers stay. */
-  show(segment, alternatives = []) {
+  /**
+   * Shows the suggestions for a segment, and those of `alternatives` after them, so that numbers stay. `undone` is a text
+   * that an undo took back, or null.
+   */
+  show(segment, undone, alternatives = []) {
     this.#segment = segment;
     const own = segment.machine === null ? [] : [{ text: segment.machine, from: segment.origin === "memory" ? "memory" : "machine translation" }];
     const all = [
+      ...(undone === null ? [] : [{ text: undone, from: "undone" }]),
       ...segment.matches.map(({ target, source, similarity }) => ({ text: target, from: wholePercent(similarity), source })),
       ...own,
       ...alternatives.map(({ text }) => ({ text, from: "alternative" })),
