@@ -104,6 +104,9 @@ class FakeReview:
         self.journal.append(before)
         changed = {"text": body["text"], "state": body["state"], "revision": before["revision"] + 1}
         self.segments[number] = {**before, **changed}
+        for alike in self.segments:
+            if alike["source"] == before["source"] and alike["number"] != number and alike["state"] == "open":
+                alike |= {"text": body["text"], "origin": "memory", "revision": alike["revision"] + 1}
         return JSONResponse(self.segments[number])
 
     async def _undo(self, _: Request) -> Response:
@@ -123,7 +126,8 @@ class FakeReview:
         meaning = {"kind": "placeholders", "severity": "serious", "meaning": "a placeholder of the source is missing"}
         flags = [{**meaning, "detail": ", ".join(lost)}] if lost else []
         terms = [{**term, "found": any(form in text for form in term["target"])} for term in one["terms"]]
-        return JSONResponse({"flags": flags, "terms": terms, "placeholders": codes})
+        problem = "a control character" if "\v" in text else None
+        return JSONResponse({"flags": flags, "terms": terms, "placeholders": codes, "problem": problem})
 
     async def _alternatives(self, request: Request) -> Response:
         self.asked.append(f"GET {request.url.path}")

@@ -274,6 +274,7 @@ def test_a_text_that_the_format_cannot_have_stays_in_the_field_with_the_reason(o
     page = open_page()
     review.refusals = [(422, {"error": "character 3 is no XML"}), (409, {"error": "it changed", "changed": True})]
     page.locator("#target").fill("A\x0b %s")
+    expect(page.locator("#flags")).to_contain_text("This text cannot be saved: a control character")
     page.keyboard.press("Control+Enter")
     expect(page.locator("#message-text")).to_have_text("Not saved, line 1: character 3 is no XML")
     expect(page.locator("#done")).to_have_text("1 of 7 done")
@@ -288,6 +289,23 @@ def test_a_text_that_the_format_cannot_have_stays_in_the_field_with_the_reason(o
     expect(page.locator("#target")).to_have_value("A %s")
     page.keyboard.press("Control+Enter")
     idle(page, review, 0, ("A %s", "edited"))
+
+
+def test_segments_with_the_same_source_get_the_translation_and_can_be_accepted(open_page, review):
+    for number in (3, 5):
+        review.segments[number]["source"] = GAPPED["source"]
+    page = open_page()
+    target = page.locator("#target")
+    target.fill("Open %s.")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".row").nth(3)).to_contain_text("Open %s.")
+    for line in (2, 3, 4, 5):
+        expect(active(page)).to_contain_text(f"line {line} ")
+        page.keyboard.press("Control+Enter")
+    idle(page, review, 3, ("Open %s.", "accepted"))
+    expect(active(page)).to_contain_text("line 6 ")
+    expect(target).to_have_value("Open %s.")
+    expect(page.locator("#message-text")).to_have_text("")
 
 
 def test_ten_thousand_segments_are_shown_by_the_page_and_none_is_passed_over(open_page, review):

@@ -12,7 +12,8 @@ const MOST_LISTED = 50;
 export class Checks {
   #put;
   #shown = "";
-  #found = { flags: [], terms: [], placeholders: [] };
+  #numFlags = 0;
+  #found = { terms: [], placeholders: [] };
 
   /** `put` writes a text at the cursor. */
   constructor(put) {
@@ -30,11 +31,14 @@ export class Checks {
     const shown = JSON.stringify(found);
     if (shown === this.#shown) return;
     this.#shown = shown;
-    const { flags, terms, placeholders } = found;
-    if (!isQuiet && flags.length !== this.#found.flags.length) {
+    const { terms, placeholders, problem = null } = found;
+    const cannot = problem === null ? [] : [{ meaning: "this text cannot be saved", detail: problem, severity: "serious" }];
+    const flags = [...cannot, ...found.flags];
+    if (!isQuiet && flags.length !== this.#numFlags) {
       announce(flags.length === 0 ? "Nothing looks wrong." : `${counted(flags.length, "warning")}: ${flags[0].meaning}.`);
     }
     this.#found = found;
+    this.#numFlags = flags.length;
     const reason = ({ meaning, detail, severity }) => make("li", { class: severity }, `${upper(meaning)}${detail ? `: ${detail}` : ""}`);
     const none = [make("li", { class: "soft" }, "Nothing looks wrong.")];
     byId("flags").replaceChildren(...(flags.length === 0 ? none : flags.map(reason)));

@@ -167,12 +167,18 @@ function save(segment, text, state) {
   progress.done += Number(state !== "open") - Number(segment.state !== "open");
   list.update({ ...segment, text, state });
   changes.add({
-    send: () => saveSegment(number, { text, state, revision: revisions.get(number) }),
-    done: (saved) => {
+    send: async () => {
+      const saved = await saveSegment(number, { text, state, revision: revisions.get(number) });
+      // Open segments with this source get the same translation.
+      const alike = list.segments.filter((one) => one.source === saved.source && one.number !== number && one.state === "open");
+      return [saved, ...(await Promise.all(alike.map((one) => segmentAt(one.number))))];
+    },
+    done: ([saved, ...alike]) => {
       found();
-      revisions.set(number, saved.revision);
+      [saved, ...alike].forEach((one) => revisions.set(one.number, one.revision));
       drafts.set(saved, list.active === number ? editor.text : saved.text);
-      showSaved(saved);
+      progress.done += Number(saved.state !== "open") - Number(state !== "open");
+      [saved, ...alike].forEach(showSaved);
       progress.changed();
     },
     refused: (error) => {
