@@ -24,10 +24,10 @@ export class Drafts {
     return [...this.#drafts.keys()];
   }
 
-  /** The text typed for a segment; null if there is none, or it was of another document with this name. */
-  textOf({ number, source }) {
+  /** The text typed for a segment; null if it is saved, or was of another document with this name. */
+  textOf({ number, source, text }) {
     const draft = this.#drafts.get(number);
-    return draft?.source === source ? draft.text : null;
+    return draft?.source === source && draft.text !== text ? draft.text : null;
   }
 
   /** Keeps what is typed for a segment; what is its saved text is no draft. */

@@ -41,7 +41,8 @@ let start = 0;
 let total = 0;
 /** What is to be loaded as soon as the server answers again. */
 let waiting = null;
-let isLost = false;
+/** What the message is about: `lost`, `problem`, or `notice`, which goes with the next step; null for no message. */
+let said = null;
 
 /** Whether a segment is one of those that the filter shows. */
 const isShown = ({ state }) => show === "all" || (state === "open") === (show === "open");
@@ -62,11 +63,11 @@ async function load(from, isBackward = false) {
   }
   if (waiting !== own) return;
   waiting = null;
-  found();
+  settle();
   const { segments } = answer;
   if (segments.length === 0 && answer.total > 0 && from > 0) {
-    messages.say("That was the last one; from the beginning again.");
     await load(0);
+    tell("That was the last one; from the beginning again.");
     return;
   }
   [start, total] = [from, answer.total];
@@ -98,6 +99,7 @@ function showSegment(segment) {
 
 function activate(number, isTyping = false) {
   const before = list.active;
+  if (said === "notice") tell("");
   editor.close();
   list.activate(number);
   if (before !== null && before !== number && list.segmentOf(before)) showSegment(list.segmentOf(before));
@@ -155,9 +157,7 @@ function keepForLater() {
   const segment = list.segmentOf(list.active);
   if (segment === undefined) return;
   if (editor.isEdited || segment.state !== "open") save(segment, editor.text, "open");
-  const number = list.beside(1);
-  if (number !== null) activate(number, editor.isTyping);
-  else void nextPage();
+  go(1);
 }
 
 function save(segment, text, state) {
@@ -174,7 +174,7 @@ function save(segment, text, state) {
       return [saved, ...(await Promise.all(alike.map((one) => segmentAt(one.number))))];
     },
     done: ([saved, ...alike]) => {
-      found();
+      settle();
       [saved, ...alike].forEach((one) => revisions.set(one.number, one.revision));
       drafts.set(saved, list.active === number ? editor.text : saved.text);
       progress.done += Number(saved.state !== "open") - Number(state !== "open");
@@ -189,7 +189,9 @@ function save(segment, text, state) {
       progress.done += Number(before.state !== "open") - Number(state !== "open");
       if (other?.text !== text) problems.set(number, { error, text, segment: other });
       showSaved(before);
-      if (problems.has(number)) messages.say(`Not saved, ${segment.place}: ${error.message}`, { isSerious: true });
+      if (!problems.has(number)) return;
+      messages.say(`Not saved, ${segment.place}: ${error.message}`, { isSerious: true });
+      said = "problem";
     },
   });
 }
@@ -206,9 +208,9 @@ function undo() {
   changes.add({
     send: undoLast,
     done: (segment) => {
-      found();
+      settle();
       if (segment === null) {
-        messages.say("There is nothing to undo.");
+        tell("There is nothing to undo.");
         return;
       }
       revisions.set(segment.number, segment.revision);
@@ -259,30 +261,41 @@ function takeTheirs() {
   drafts.set(segment, segment.text);
   showSegment(segment);
   activate(segment.number);
+  settle();
 }
 
 function lookInside() {
   if (list.active === null) return;
   if (window.open(insideOf(list.active), "_blank") === null) {
-    messages.say("The browser did not let this page open a tab; allow it, and choose “Look inside” again.");
+    tell("The browser did not let this page open a tab; allow it, and choose “Look inside” again.");
   }
 }
 
 /** Says that the server cannot be reached, and asks again. */
 function lost(error) {
-  isLost = true;
+  said = "lost";
   const kept = changes.count > 0 ? `; ${counted(changes.count, "change")} waiting here, nothing is lost` : "";
   messages.refused(new Refused(`${error.message.replace(/(; ask again)?\.?$/, "")}${kept}`, error.status, error.seconds));
 }
 
-function found() {
-  if (isLost) messages.clear();
-  isLost = false;
+/** Clears the message if what it is about is over. */
+function settle() {
+  if (said === "notice" || (said === "problem" && problems.size > 0)) return;
+  messages.clear();
+  said = null;
+}
+
+function tell(text) {
+  messages.say(text);
+  said = "notice";
 }
 
 function refuse(error) {
   if (error.passes) lost(error);
-  else messages.refused(error);
+  else {
+    said = "notice";
+    messages.refused(error);
+  }
 }
 
 async function again() {
@@ -290,7 +303,7 @@ async function again() {
   if (changes.count > 0) return;
   if (waiting !== null) await load(waiting.from, waiting.isBackward);
   else await progress.ask();
-  if (progress.isAnswered) found();
+  if (progress.isAnswered) settle();
 }
 
 function choose(what) {
@@ -334,5 +347,6 @@ for (const [id, action] of Object.entries({
   byId(id).addEventListener("click", () => void action());
 }
 for (const what of ["open", "done", "all"]) byId(`show-${what}`).addEventListener("change", () => choose(what));
+addEventListener("beforeunload", (event) => changes.count > 0 && event.preventDefault());
 progress.unsaved = drafts.numbers.length;
 void load(0);
