@@ -23,7 +23,7 @@ ROOMS = {
     "browser": 538,
     "bundle": 477,
     "cli": 3_608,
-    "config": 917,
+    "config": 956,
     "conversion.py": 73,
     "data": 3_594,
     "decoding": 4_105,

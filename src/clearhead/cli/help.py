@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from clearhead.cli.console import notice
 
 PANELS = {
-    "Files of pairs": "--columns --from-lang --to-lang --swap --weights",
+    "Files of pairs": "--columns --from-lang --to-lang --swap --weights --corrections",
     "Validation, test and general text": "--valid-source --valid-target --valid-pairs --test-source --test-target "
     "--test-pairs --general-source --general-target --general-pairs",
     "Metrics": "--metric --tokenize --lowercase",

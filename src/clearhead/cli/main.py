@@ -196,7 +196,7 @@ def _is_unread_help(ended: SystemExit) -> bool:
 
 MULTIPLE = (
     *("--source", "--target", "--alignments", "--pairs", "--valid-source", "--valid-target", "--valid-pairs"),
-    *("--general-source", "--general-target", "--general-pairs", "--set"),
+    *("--general-source", "--general-target", "--general-pairs", "--corrections", "--set"),
 )
 """Options of `train` that accept several values, so that shell patterns work: `--pairs data/*.tsv`."""
 

@@ -35,6 +35,7 @@ class RunOptions(PairFormat):
     general_source = option("data.general_source")
     general_target = option("data.general_target")
     general_pairs = option("data.general_pairs")
+    corrections = option("data.corrections")
     out = option("out", *OUTPUT)
     preset = option("preset")
     from_model = option("from_model", "--from", metavar="MODEL", show_default="random weights")

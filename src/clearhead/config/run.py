@@ -70,6 +70,11 @@ class Config(Settings):
                 "general text (data.general_source and others) is what a model must not unlearn, so from_model must "
                 "name one (--from)"
             )
+        if self.from_model is None and data.corrections:
+            raise ValueError(
+                "data.corrections is what a trained model learns beside the text that it knows, so from_model must "
+                "name one (--from)"
+            )
         for name in ("freeze", "lora_rank"):
             if self.from_model is None and getattr(self.train, name):
                 raise ValueError(

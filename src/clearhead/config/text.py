@@ -73,6 +73,12 @@ class DataConfig(Settings):
     general_share: Probability = 0.5
     """Share of the training pairs, not counting augmented copies, that is drawn from the rest of the general text; less
     if there is not enough of it. 0 mixes in none."""
+    corrections: tuple[str, ...] = ()
+    """Files of corrected translations, in the same formats as `pairs`: what a model that is fine-tuned (`--from`)
+    learns. All other training text is then general text; without any it is the text that the run of this model was
+    trained on. General pairs with a source that was corrected are left out.
+
+    Corrections and general text each make up half of an epoch (`data.general_share`)."""
     exclude: tuple[str, ...] = ()
     """Files such as test sets, with one segment per line or in the same formats as `pairs`. Training pairs with a side
     that occurs in them are dropped, to prevent leakage."""
@@ -113,6 +119,29 @@ class DataConfig(Settings):
                 f"each"
             )
         return self
+
+    @model_validator(mode="after")
+    def _corrections_are_the_text_to_learn(self) -> Self:
+        for name in ("weights", "alignments"):
+            if self.corrections and getattr(self, name):
+                raise ValueError(
+                    f"data.{name} is for text to learn, and beside data.corrections all other text is general text; "
+                    f"leave one of the two out"
+                )
+        return self
+
+    @property
+    def by_use(self) -> Self:
+        """These settings with corrections, if there are any, as the training text, and the rest as general text."""
+        if not self.corrections:
+            return self
+        general = {
+            f"general_{name}": getattr(self, name) + getattr(self, f"general_{name}")
+            for name in ("source", "target", "pairs")
+        }
+        return self.model_copy(
+            update={**general, "source": (), "target": (), "pairs": self.corrections, "corrections": ()}
+        )
 
     @field_validator("from_lang", "to_lang")
     @classmethod

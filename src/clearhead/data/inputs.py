@@ -38,11 +38,12 @@ ROLES = (
     "general_source",
     "general_target",
     "general_pairs",
+    "corrections",
     "exclude",
 )
 """Settings of `[data]` that name files."""
 
-EXPANDED = ("pairs", "valid_pairs", "general_pairs", "exclude")
+EXPANDED = ("pairs", "valid_pairs", "general_pairs", "corrections", "exclude")
 """Settings that may also name directories and patterns."""
 
 MOST_LISTED = 10
@@ -113,7 +114,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
             named twice. Streaming the pairs raises the errors of the readers.
     """
     data = config.data
-    if not (data.source or data.target or data.pairs):
+    if not (data.source or data.target or data.pairs or data.corrections):
         raise ConfigError(
             "there is no training text: set data.source and data.target (--source F --target F), "
             "or data.pairs (--pairs F.tsv)"
@@ -124,13 +125,14 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
 
     def tell(files: Sequence[PairFile]) -> None:
         read_as.update({file.path: file.read_as for file in files})
-        opened.extend(file for file in files if file.path in data.pairs)
+        opened.extend(file for file in files if file.path in data.by_use.pairs)
         if notice is not None:
             for line in described(files):
                 notice(line)
 
-    lines = read_parallel(data.source, data.target, swap=data.swap, links=_given_links(config), notice=notice)
-    general_lines = read_parallel(data.general_source, data.general_target, swap=data.swap)
+    of_use = data.by_use
+    lines = read_parallel(of_use.source, of_use.target, swap=data.swap, links=_given_links(config), notice=notice)
+    general_lines = read_parallel(of_use.general_source, of_use.general_target, swap=data.swap)
     valid_lines = read_parallel(data.valid_source, data.valid_target, swap=data.swap)
     standing = {role: [expand_paths([path], notice=notice) for path in getattr(data, role)] for role in EXPANDED}
     weight_of_file = _weights(standing["pairs"], data.weights)
@@ -140,21 +142,22 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
         raise DataError(f"there is no such file: {', '.join(missing)}")
     if (times := _paths(data).count("-")) > 1:
         raise DataError(f"standard input (-) is named {times} times, but it can be read only once")
-    of_pairs = (*data.pairs, *data.valid_pairs, *data.general_pairs, *filter(holds_pairs, data.exclude))
+    of_use = data.by_use
+    of_pairs = (*of_use.pairs, *data.valid_pairs, *of_use.general_pairs, *filter(holds_pairs, data.exclude))
     if data.columns is not None and not of_pairs:
         raise ConfigError(
             f"columns {data.columns[0]},{data.columns[1]}: no file of pairs is named that could have them; leave "
             f"data.columns (--columns) out, or name one with --pairs"
         )
     choice: dict[str, Any] = {"wanted": Wanted(data.columns, data.from_lang, data.to_lang), "on_open": tell}
-    pairs = read_pairs(data.pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
-    choice["columns_may_be_missing"] = bool(data.pairs)  # then some of these have them
+    pairs = read_pairs(of_use.pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
+    choice["columns_may_be_missing"] = bool(of_use.pairs)  # then some of these have them
     valid_pairs = read_pairs(data.valid_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
-    general_pairs = read_pairs(data.general_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
+    general_pairs = read_pairs(of_use.general_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     excluded = [(path, _segments(path, **choice, swap=data.swap)) for path in data.exclude]
     is_given = data.valid_source or data.valid_target or data.valid_pairs
     files = [_identified(path) for path in dict.fromkeys(_paths(data))]
-    is_general = data.general_source or data.general_target or data.general_pairs
+    is_general = of_use.general_source or of_use.general_target or of_use.general_pairs
     return Inputs(
         chain(lines, pairs),
         chain(valid_lines, valid_pairs) if is_given else None,
@@ -240,7 +243,7 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
     identified: dict[str, InputFile] = {}
     for role in ROLES:
         missing = {path for path in getattr(now.data, role) if not _files_of(role, path)}
-        old = report["roles"][role]
+        old = report["roles"].get(role, [])  # of a run made before there was this setting
         last, new = (
             [file for path in getattr(data, role) for file in _files_of(role, path) or [path]]
             for data in (before.data, now.data)

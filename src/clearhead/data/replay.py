@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from clearhead.config import Config
-from clearhead.data.clean import pair_digest
+from clearhead.data.clean import key_digest, pair_digest
 from clearhead.data.hold_out import drawn_rows, side_keys
 from clearhead.data.staged_corpus import StagedPairs
 from clearhead.formats import SentencePair
@@ -38,13 +38,14 @@ def mixed_in(
     share, report = config.data.general_share, general.report
     forbidden = {key for pair in chain(valid, general.of_rows(watched)) for key in side_keys(pair)}
     learned = {pair_digest(pair) for pair in train} if config.data.drop_duplicates and share else set()
+    corrected = {key_digest(pair.text) for pair in train} if config.data.corrections else set()
     free = []
     for row, pair in enumerate(general):
         if row in watched:
             report.hold_out()
         elif not forbidden.isdisjoint(side_keys(pair)):
             report.drop_kept("leakage", pair.origin)
-        elif pair_digest(pair) in learned:
+        elif pair_digest(pair) in learned or key_digest(pair.text) in corrected:
             report.drop_kept("duplicate", pair.origin)
         else:
             free.append(row)

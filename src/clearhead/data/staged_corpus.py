@@ -102,7 +102,7 @@ def read_corpus(
     Raises:
         DataError: If no pair is left.
     """
-    data, tags, seed = config.data, config.tokenizer.language_tags, config.train.seed
+    data, tags, seed = config.data.by_use, config.tokenizer.language_tags, config.train.seed
     train, valid, general = (StagedPairs(directory / f"{name}.jsonl") for name in ("train", "valid", "general"))
     lines: dict[str, int] = {}
     forbidden: set[bytes] = set()
@@ -229,6 +229,7 @@ def refuse_empty(what: str, data: DataConfig, report: CleaningReport) -> None:
     """
     if report.kept:
         return
+    data = data.by_use
     names = {
         "training": data.source + data.target + data.pairs,
         "validation": data.valid_source + data.valid_target + data.valid_pairs,

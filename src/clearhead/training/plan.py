@@ -237,7 +237,7 @@ def _tokens_in_time(least: int, train: TrainConfig, fitting: float) -> int:
 def _share_of_rate(config: Config) -> float:
     if config.from_model is None or config.train.lora_rank:
         return 1.0
-    data = config.data
+    data = config.data.by_use
     return _SHARE_BESIDE_GENERAL_TEXT if data.general_source or data.general_pairs else _SHARE_OF_RATE
 
 

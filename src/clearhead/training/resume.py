@@ -90,7 +90,7 @@ def with_saved(layers: Layers, *, fresh: bool) -> tuple[Layers, Config | None]:
     """
     given = layers.given
     path, preset = Path(given.get("out") or "", "config.toml"), given.get("preset")
-    names_inputs = any(given.get(f"data.{role}") for role in ("source", "target", "pairs"))
+    names_inputs = any(given.get(f"data.{role}") for role in ("source", "target", "pairs", "corrections"))
     if not given.get("out") or not path.is_file() or (names_inputs and fresh):
         return layers, None
     saved = Config.load(path)

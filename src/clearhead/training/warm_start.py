@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.bundle import Bundle, load_bundle
+from clearhead.bundle.model_directory import model_directory
 from clearhead.config import Config, DataConfig
 from clearhead.config.nested import flat
 from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, recipe, small
+from clearhead.data.prepare import STORES
 from clearhead.data.store import PairStore
 from clearhead.errors import CheckpointError, ConfigError, ModelError
 from clearhead.text.languages import language_tag, split_tag
@@ -24,6 +26,8 @@ from clearhead.training.layers import Layers
 
 _NO_MATTER_OF_WEIGHTS = {"dropout", "attention_dropout", "feed_forward_dropout"}
 _LINES_ASKED_FOR_A_TAG = 1_000
+_TRAINING_TEXT = ("source", "target", "pairs", "general_source", "general_target", "general_pairs")
+"""Settings of `[data]` with text that is general text beside corrections."""
 _NO_NAME = ("",)
 """With this, `split_tag` accepts any language tag, not only those of known languages."""
 
@@ -70,10 +74,13 @@ def with_model(layers: Layers, saved: Config | None) -> tuple[Layers, Bundle | N
     fixed = flat({"model": shape.model_dump(exclude=_NO_MATTER_OF_WEIGHTS), "tokenizer": tokenizer})
     _refuse_contradictions(layers.given, fixed, named)
     free = shape.model_dump(include=_NO_MATTER_OF_WEIGHTS - {"dropout"})
-    defaults = {"preset": preset, "decode": decode, "model": free}
+    data: dict[str, Any] = {}
     if shape.max_length is not None:
         longest = (saved.data if saved is not None else DataConfig()).max_length
-        defaults["data"] = {"max_length": min(longest, shape.max_length)}
+        data["max_length"] = min(longest, shape.max_length)
+    if layers.given.get("data.corrections") and not any(layers.given.get(f"data.{role}") for role in _TRAINING_TEXT):
+        data["general_pairs"] = _text_of_run(named) if saved is None else saved.data.general_pairs
+    defaults = {"preset": preset, "decode": decode, "model": free, "data": data}
     return layers.with_("model", defaults).with_(
         "fixed", {**fixed, "from_sha256": sha256 if asked is None else asked}
     ), bundle
@@ -138,6 +145,12 @@ def tag_trouble(pairs: PairStore, tokenizer: Vocabulary, what: str) -> str | Non
             f"with --fresh --set 'tokenizer.language_tags={json.dumps(names, ensure_ascii=False)}'"
         )
     return None
+
+
+def _text_of_run(named: str) -> tuple[str, ...]:
+    """Return the file of training text of the run that a model is from; none if it is of no run."""
+    store = model_directory(named).parent / "data" / STORES[0]
+    return (str(store),) if store.is_file() else ()
 
 
 def _refuse_contradictions(given: Mapping[str, Any], fixed: Mapping[str, Any], named: str) -> None:

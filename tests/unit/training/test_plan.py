@@ -211,6 +211,8 @@ def test_a_run_from_a_model_has_a_lower_rate_and_a_short_warm_up(planned, optimi
     general = {"from_model": "runs/x", "data": {"general_pairs": ["general.tsv"]}}
     careful = planned({"train": train, "preset": "tiny", **general})
     assert careful.config.train.learning_rate < later.config.train.learning_rate / 2
+    corrections = {"from_model": "runs/x", "data": {"corrections": ["new.tsv"], "pairs": ["old.tsv"]}}
+    assert planned({"train": train, "preset": "tiny", **corrections}).config.train == careful.config.train
     train = {**train, "learning_rate": 0.5, "warmup_steps": 300}
     given = planned({"train": train, "preset": "tiny", "from_model": "runs/x"}).config.train
     assert (given.learning_rate, given.warmup_steps) == (0.5, 300)
