@@ -74,13 +74,12 @@ def with_model(layers: Layers, saved: Config | None) -> tuple[Layers, Bundle | N
     fixed = flat({"model": shape.model_dump(exclude=_NO_MATTER_OF_WEIGHTS), "tokenizer": tokenizer})
     _refuse_contradictions(layers.given, fixed, named)
     free = shape.model_dump(include=_NO_MATTER_OF_WEIGHTS - {"dropout"})
-    data: dict[str, Any] = {}
+    defaults: dict[str, Any] = {"preset": preset, "decode": decode, "model": free}
     if shape.max_length is not None:
         longest = (saved.data if saved is not None else DataConfig()).max_length
-        data["max_length"] = min(longest, shape.max_length)
+        defaults["data.max_length"] = min(longest, shape.max_length)
     if layers.given.get("data.corrections") and not any(layers.given.get(f"data.{role}") for role in _TRAINING_TEXT):
-        data["general_pairs"] = _text_of_run(named) if saved is None else saved.data.general_pairs
-    defaults = {"preset": preset, "decode": decode, "model": free, "data": data}
+        defaults["data.general_pairs"] = _text_of_run(named) if saved is None else saved.data.general_pairs
     return layers.with_("model", defaults).with_(
         "fixed", {**fixed, "from_sha256": sha256 if asked is None else asked}
     ), bundle
