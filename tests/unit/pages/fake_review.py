@@ -84,7 +84,12 @@ class FakeReview:
         query = request.query_params
         self.asked.append(f"GET /segments?{query}")
         wanted = {"open": ("open",), "done": DONE, "all": ("open", *DONE)}[query["show"]]
-        found = [one for one in self.segments if one["state"] in wanted]
+        text = query.get("find", "").casefold()
+        found = [
+            one
+            for one in self.segments
+            if one["state"] in wanted and (text in one["source"].casefold() or text in one["text"].casefold())
+        ]
         start = int(query["start"])
         shown = found[start : start + int(query["count"])]
         return JSONResponse({"segments": shown, "total": len(found), "done": self.done})

@@ -308,6 +308,23 @@ def test_segments_with_the_same_source_get_the_translation_and_can_be_accepted(o
     expect(page.locator("#message-text")).to_have_text("")
 
 
+def test_segments_with_a_text_are_found(open_page, review):
+    page = open_page()
+    page.keyboard.press("/")
+    page.keyboard.type("SATZ 3")  # no key of it has its meaning of the list
+    page.keyboard.press("Enter")
+    expect(page.locator(".row")).to_have_count(1)
+    expect(active(page)).to_contain_text("line 4 ")
+    page.keyboard.press("/")
+    page.keyboard.type(" vom Mond")
+    page.keyboard.press("Enter")
+    expect(page.locator("#none")).to_have_text("No segment of these has this text.")
+    page.keyboard.press("/")
+    page.keyboard.press("Escape")
+    expect(page.locator(".row")).to_have_count(6)
+    assert page.locator("#find").input_value() == ""
+
+
 def test_ten_thousand_segments_are_shown_by_the_page_and_none_is_passed_over(open_page, review):
     long = "Ein langer Satz. " * 9_000
     review.segments = [segment(number, f"Satz {number}", f"Sentence {number}") for number in range(10_000)]

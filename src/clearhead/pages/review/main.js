@@ -36,7 +36,8 @@ const problems = new Map();
 const undone = new Map();
 /** Segments that are shown before those of the page, wherever they are in the order. */
 const extra = new Set();
-let show = "open";
+/** What is shown: `open`, `done` or `all` segments, of those that have a text; an empty one is everywhere. */
+const filter = { show: "open", find: "" };
 let start = 0;
 let total = 0;
 /** What is to be loaded as soon as the server answers again. */
@@ -45,7 +46,10 @@ let waiting = null;
 let said = null;
 
 /** Whether a segment is one of those that the filter shows. */
-const isShown = ({ state }) => show === "all" || (state === "open") === (show === "open");
+function isShown({ state, source, text }) {
+  const isFound = [source, text].some((one) => one.toLowerCase().includes(filter.find.toLowerCase()));
+  return isFound && (filter.show === "all" || (state === "open") === (filter.show === "open"));
+}
 
 /** Loads the segments from a place in the order on; activates the last if `isBackward`, else the first. */
 async function load(from, isBackward = false) {
@@ -55,7 +59,7 @@ async function load(from, isBackward = false) {
   await changes.send(); // the order is that of what the server has
   let answer;
   try {
-    answer = await segmentsFrom(from, PAGE, show);
+    answer = await segmentsFrom(from, PAGE, filter);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     if (waiting === own) refuse(error);
@@ -84,7 +88,7 @@ async function load(from, isBackward = false) {
 
 function layOutPages(count) {
   const none = { open: "All segments are done.", done: "No segment is done yet.", all: "This document has nothing to translate." };
-  byId("none").textContent = count === 0 ? none[show] : "";
+  byId("none").textContent = filter.find === "" ? none[filter.show] : "No segment of these has this text.";
   byId("none").hidden = count > 0;
   byId("range").textContent = count === 0 ? "" : `${start + 1}–${start + count} of ${total.toLocaleString("en")}`;
   byId("page-before").hidden = start === 0;
@@ -130,7 +134,7 @@ function go(step) {
 
 /** Goes on to the next segment that is to do; to the next one if all are shown. */
 function goOn() {
-  const number = list.beside(1, ({ state }) => show !== "open" || state === "open");
+  const number = list.beside(1, ({ state }) => filter.show !== "open" || state === "open");
   if (number !== null) activate(number, editor.isTyping);
   else void nextPage();
 }
@@ -306,10 +310,23 @@ async function again() {
   if (progress.isAnswered) settle();
 }
 
-function choose(what) {
-  show = what;
-  byId(`show-${what}`).checked = true;
+function choose(show) {
+  filter.show = show;
+  byId(`show-${show}`).checked = true;
   void load(0);
+}
+
+function find(text) {
+  if (text === filter.find) return;
+  filter.find = text;
+  byId("find").value = text;
+  void load(0);
+}
+
+/** Leaves the field; that of a text to find is emptied. */
+function leave() {
+  if (document.activeElement === byId("find")) find("");
+  byId("editor").focus({ preventScroll: true });
 }
 
 const actions = {
@@ -320,10 +337,11 @@ const actions = {
   next: () => go(1),
   previous: () => go(-1),
   edit: () => list.active !== null && editor.focus(),
-  leave: () => byId("editor").focus({ preventScroll: true }),
+  leave,
   insert: (number) => list.active !== null && editor.take(number),
   insertMissing: () => list.active !== null && editor.putMissing(),
   show: choose,
+  find: () => byId("find").focus(),
   showShortcuts: () => byId("shortcuts").showModal(),
 };
 
@@ -346,6 +364,8 @@ for (const [id, action] of Object.entries({
 })) {
   byId(id).addEventListener("click", () => void action());
 }
+byId("find").addEventListener("change", () => find(byId("find").value));
+byId("find").addEventListener("search", () => find(byId("find").value)); // it was emptied by its own button
 for (const what of ["open", "done", "all"]) byId(`show-${what}`).addEventListener("change", () => choose(what));
 addEventListener("beforeunload", (event) => changes.count > 0 && event.preventDefault());
 progress.unsaved = drafts.numbers.length;

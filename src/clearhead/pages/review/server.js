@@ -4,9 +4,9 @@ import { ask, json, reached } from "../translate/request.js";
 
 const answerTo = async (path, options) => reached((await ask(path, options)).json());
 
-/** Segments from a place in the order on, and the counts of all; `show` is `open`, `done` or `all`. */
-export const segmentsFrom = (start, count, show) =>
-  answerTo(`segments?${new URLSearchParams({ start: String(start), count: String(count), show })}`);
+/** Segments from a place in the order on, and the counts; `show` is `open`, `done` or `all`, and `find` a text they have. */
+export const segmentsFrom = (start, count, { show, find }) =>
+  answerTo(`segments?${new URLSearchParams({ start: String(start), count: String(count), show, ...(find && { find }) })}`);
 
 export const segmentAt = (number, signal) => answerTo(`segments/${number}`, { signal });
 

@@ -13,6 +13,7 @@ const IN_LIST = {
   o: ["show", "open"],
   d: ["show", "done"],
   a: ["show", "all"],
+  "/": ["find"],
   "?": ["showShortcuts"],
 };
 
@@ -52,6 +53,7 @@ function inField({ key, ctrlKey, metaKey, shiftKey, altKey, repeat }, isEdited) 
 
 function inList(event) {
   const { key, ctrlKey, metaKey, altKey, target } = event;
+  if (target.matches("[type=search]")) return null;
   if ((ctrlKey || metaKey) && !altKey && key === "z") return ["undo"];
   // Buttons, the filter and the like have their own use of these keys.
   const isControl = target.closest("button, input, a, summary") !== null;
