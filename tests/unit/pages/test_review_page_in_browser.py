@@ -281,7 +281,7 @@ def test_a_text_that_the_format_cannot_have_stays_in_the_field_with_the_reason(o
     expect(page.locator(".row").first).to_contain_text("not saved")
     page.locator("#unsaved").click()
     expect(page.locator("#target")).to_have_value("A\x0b %s")
-    expect(page.locator("#problem")).to_contain_text("character 3 is no XML")
+    expect(page.locator("#problem")).to_contain_text("Character 3 is no XML")
     page.locator("#target").fill("A %s")
     page.keyboard.press("Control+Enter")
     expect(page.locator("#message-text")).to_have_text("Not saved, line 1: it changed")

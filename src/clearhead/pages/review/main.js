@@ -6,6 +6,7 @@ import { onTheme } from "../explain/theme.js";
 import { announce, Messages } from "../translate/messages.js";
 import { Refused } from "../translate/refused.js";
 import { keepTheme } from "../translate/storage.js";
+import { upper } from "../translate/words.js";
 import { Changes } from "./changes.js";
 import { Drafts } from "./drafts.js";
 import { Editor } from "./editor.js";
@@ -119,7 +120,7 @@ function open() {
   progress.unsaved = drafts.numbers.length;
   const problem = problems.get(segment.number);
   byId("problem").hidden = problem === undefined;
-  byId("problem-text").textContent = problem?.error.message ?? "";
+  byId("problem-text").textContent = upper(problem?.error.message ?? "");
   byId("theirs").hidden = !problem?.segment;
   byId("take-theirs").hidden = !problem?.segment;
   byId("theirs").textContent = problem?.segment?.text ?? "";
