@@ -13,7 +13,7 @@ Shapes: N rows, C of them in whole blocks, K inputs, M outputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from jaxtyping import BFloat16, Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from clearhead.runtime.device import can_multiply_bf16
 
@@ -64,6 +65,14 @@ class Linear(nn.Linear):
         if are_products_bf16():
             return _RoundedLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return super().forward(x)
+
+
+def joined_linear(x: Float[Tensor, "*batch K"], layers: Sequence[Linear]) -> tuple[Float[Tensor, "*batch _"], ...]:
+    """Return the output of each layer by one product of their joined weights, for a GPU; all have biases or none."""
+    biases = [layer.bias for layer in layers if layer.bias is not None]
+    weight = torch.cat([layer.weight for layer in layers])
+    product = functional.linear(x, weight, torch.cat(biases) if biases else None)
+    return product.split([layer.out_features for layer in layers], dim=-1)
 
 
 class _RoundedLinear(torch.autograd.Function):

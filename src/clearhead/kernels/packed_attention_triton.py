@@ -122,8 +122,7 @@ def _forward_kernel(
         keys = first + tl.arange(0, BLOCK)
         k_tile = _load_tile(k, keys, num_keys, k_stride, WIDTH)
         v_tile = _load_tile(v, keys, num_keys, v_stride, WIDTH)
-        scores = tl.dot(q_tile, tl.trans(k_tile)) * (scale * _LOG2_E)  # (queries, keys)
-        scores = tl.where(_is_within(keys, starts, ends), scores, float("-inf"))
+        scores = _scores(q_tile, k_tile, keys, starts, ends, scale)  # (queries, keys)
         higher = tl.maximum(highest, tl.max(scores, 1))
         shift = tl.where(higher == float("-inf"), 0.0, higher)  # a query that has seen no key yet
         weights = tl.exp2(scores - shift[:, None])
@@ -174,8 +173,8 @@ def _grad_queries_kernel(
         keys = first + tl.arange(0, BLOCK)
         k_tile = _load_tile(k, keys, num_keys, k_stride, WIDTH)
         v_tile = _load_tile(v, keys, num_keys, v_stride, WIDTH)
-        scores = tl.dot(q_tile, tl.trans(k_tile)) * (scale * _LOG2_E)  # (queries, keys)
-        weights = tl.where(_is_within(keys, starts, ends), tl.exp2(scores - log_sum[:, None]), 0.0)
+        scores = _scores(q_tile, k_tile, keys, starts, ends, scale)  # (queries, keys)
+        weights = tl.exp2(scores - log_sum[:, None])
         grad_scores = weights * (tl.dot(grad_tile, tl.trans(v_tile)) - product[:, None])
         total += tl.dot(grad_scores.to(k_tile.dtype), k_tile)
     _store_tile(grad_q, total * scale, queries, num_queries, WIDTH)
@@ -216,8 +215,8 @@ def _grad_keys_kernel(
         grad_tile = _load_tile(grad, queries, num_queries, row, WIDTH)
         log_sum = _load_row(log_sums, queries, num_queries) * _LOG2_E
         product = _load_row(inner, queries, num_queries)
-        scores = tl.dot(k_tile, tl.trans(q_tile)) * (scale * _LOG2_E)  # (keys, queries)
-        weights = tl.where(_is_within(queries, starts, ends), tl.exp2(scores - log_sum[None, :]), 0.0)
+        scores = _scores(k_tile, q_tile, queries, starts, ends, scale)  # (keys, queries)
+        weights = tl.exp2(scores - log_sum[None, :])
         total_v += tl.dot(weights.to(grad_tile.dtype), grad_tile)
         grad_scores = weights * (tl.dot(v_tile, tl.trans(grad_tile)) - product[None, :])
         total_k += tl.dot(grad_scores.to(q_tile.dtype), q_tile)
@@ -232,9 +231,14 @@ def _load_ranges(start, end, rows, count):
 
 
 @triton.jit
-def _is_within(numbers, starts, ends):
-    """Return whether each number lies in each range: (ranges, numbers)."""
-    return (numbers[None, :] >= starts[:, None]) & (numbers[None, :] < ends[:, None])
+def _scores(rows, others, numbers, starts, ends, scale):
+    """Return the scores of a tile of rows with one of others, times log2(e); minus infinity outside of the rows' ranges.
+
+    `numbers` are the positions of the others: (rows, others).
+    """
+    scores = tl.dot(rows, tl.trans(others)) * (scale * _LOG2_E)
+    is_within = (numbers[None, :] >= starts[:, None]) & (numbers[None, :] < ends[:, None])
+    return tl.where(is_within, scores, float("-inf"))
 
 
 @triton.jit

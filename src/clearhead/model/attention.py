@@ -7,6 +7,7 @@ Masks are boolean; True means the query may attend to the key.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from clearhead.errors import ConfigError
-from clearhead.kernels.bf16_linear import Linear
+from clearhead.kernels.bf16_linear import Linear, joined_linear
 from clearhead.kernels.dropout import dropout as drop
 from clearhead.kernels.packed_attention import KeyRanges, packed_attention
 from clearhead.kernels.plain_code import is_plain
@@ -145,12 +146,7 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "1 N D"], start: int | Int[Tensor, " N"]
     ) -> tuple[Float[Tensor, "1 H N K"], Float[Tensor, "1 H N K"], Float[Tensor, "1 H N V"]]:
         """Return `queries` and `keys_and_values` of packed rows by one product, for a GPU."""
-        projections = self.q_proj, self.k_proj, self.v_proj
-        biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
-        weight = torch.cat([projection.weight for projection in projections])
-        product = functional.linear(x, weight, torch.cat(biases) if biases else None)
-        parts = product.split([projection.out_features for projection in projections], dim=-1)
-        q, k, v = (self._split_heads(part) for part in parts)
+        q, k, v = map(self._split_heads, joined_linear(x, (self.q_proj, self.k_proj, self.v_proj)))
         if self.rotary is not None:
             q, k = self.rotary(q, start), self.rotary(k, start)
         return q if self.scale else q * math.sqrt(q.size(-1)), k, v  # as in `queries`
@@ -206,6 +202,15 @@ class MultiHeadAttention(nn.Module):
 
     def _split_heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)
+
+
+def joined_keys_and_values(
+    attentions: Sequence[MultiHeadAttention], memory: Float[Tensor, "1 S D"]
+) -> list[tuple[Float[Tensor, "1 H S K"], Float[Tensor, "1 H S V"]]]:
+    """Return `keys_and_values` of a packed memory in each attention, by one product, for a GPU; nothing rotates."""
+    parts = joined_linear(memory, [projection for attn in attentions for projection in (attn.k_proj, attn.v_proj)])
+    of_each = zip(attentions, parts[::2], parts[1::2], strict=True)
+    return [(attn._split_heads(keys), attn._split_heads(values)) for attn, keys, values in of_each]
 
 
 def log_attention_weights(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from clearhead.config import ModelConfig
 from clearhead.kernels.packed_attention import KeyRanges
-from clearhead.model.attention import log_attention_weights
+from clearhead.model.attention import MultiHeadAttention, joined_keys_and_values, log_attention_weights
 from clearhead.model.cache import DecoderCache, LayerCache
 from clearhead.model.packing import Packing
 from clearhead.model.recorder import NOTHING, Recorder
@@ -137,6 +137,9 @@ class Decoder(nn.Module):
         mask = memory_mask[:, None, None, :] if isinstance(memory_mask, Tensor) else memory_mask  # (B, 1, 1, S)
         start = 0 if cache is None else cache.length
         bias = None if self.relative_positions is None else self.relative_positions(x.size(1), start)
+        if isinstance(mask, Packing) and memory is not None:
+            attentions = [layer.cross_attn for layer in self.layers if isinstance(layer.cross_attn, MultiHeadAttention)]
+            cache = DecoderCache([LayerCache(memory=pair) for pair in joined_keys_and_values(attentions, memory)])
         for index, layer in enumerate(self.layers):
             if recorder.hidden is not None:
                 recorder.hidden.decoder.append(x)

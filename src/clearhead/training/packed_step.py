@@ -7,12 +7,14 @@ loss or gradient is unusable changes no weights, nor does any later step, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 
 import torch
 from jaxtyping import Float, Int32
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
+from clearhead.kernels.bf16_linear import Linear
 from clearhead.kernels.cuda_graphs import GraphRecorder
 from clearhead.model.packing import Packing
 from clearhead.model.transformer import Transformer
@@ -20,6 +22,9 @@ from clearhead.training.loss import chunked_cross_entropy
 from clearhead.training.optimizer import Muon, compiled_muon_directions
 from clearhead.training.packed_batches import PackedShape, PackedTensors
 from clearhead.training.step import StepResult, model_products, most_nll, random_seed, wrong_step
+
+PRECISIONS = {"cuda": "bf16", "cpu": "fp32", "meta": "fp32"}
+"""Precision of matrix products by type of device."""
 
 _WARM_UPS = 3
 """Steps before the CUDA graph is recorded: they compile, choose kernels and allocate what stays."""
@@ -36,6 +41,20 @@ def packed_loss(
     return chunked_cross_entropy(
         states, output.weight, output.bias, batch.target_out, smoothing, is_token, is_bf16=is_bf16
     )
+
+
+def with_bf16_weights(model: Transformer) -> Transformer:
+    """Return a model with the same weights and tables, except that linear layers have copies of theirs in bfloat16.
+
+    Inside autocast it computes the same bits as `model`, whose weights are cast anew in every pass.
+    """
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    computing = deepcopy(model, shared)
+    for layer in computing.modules():
+        if isinstance(layer, Linear):
+            for name, weight in list(layer.named_parameters()):
+                setattr(layer, name, nn.Parameter(weight.detach().bfloat16(), weight.requires_grad))
+    return computing
 
 
 class PackedStepper:
@@ -60,7 +79,7 @@ class PackedStepper:
     ) -> None:
         self.model, self.optimizer, self.config, self.shape = model, optimizer, config, shape
         self.device = model.device
-        self.precision = "bf16" if self.device.type == "cuda" else "fp32"
+        self.precision = PRECISIONS[self.device.type]
         self._numbers = torch.zeros(shape.size, dtype=torch.int32, device=self.device)
         self._batch = shape.views(self._numbers)
         self._loss: Callable[..., tuple[Tensor, Tensor]] = packed_loss
@@ -69,9 +88,12 @@ class PackedStepper:
         if is_compiled:
             self._loss = torch.compile(packed_loss, fullgraph=True, dynamic=False)
         model.reserve_positions(shape.longest)  # tables grow outside the graph
-        self._weights = [weight for weight in model.parameters() if weight.requires_grad]
-        self._gradients = [torch.zeros_like(weight) for weight in self._weights]
-        for weight, gradient in zip(self._weights, self._gradients, strict=True):
+        self._computing = with_bf16_weights(model) if self.precision == "bf16" else model
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self._weights = [weight for weight in self._computing.parameters() if weight.requires_grad]
+        self._copied = [pair for pair in zip(self._weights, weights, strict=True) if pair[0] is not pair[1]]
+        self._gradients = [torch.zeros_like(weight) for weight in weights]
+        for weight, gradient in zip(weights, self._gradients, strict=True):
             weight.grad = gradient
         self._tokens = torch.ones((), device=self.device)
         # Loss and nll of the step so far, norm of its gradient, and 1 from the first step that went wrong.
@@ -83,8 +105,8 @@ class PackedStepper:
         self.optimizer.found_inf = self._is_wrong  # type: ignore[attr-defined]  # nothing moves where it is 1
         self._unread: list[tuple[int, float, int, Tensor]] = []
         recorder = GraphRecorder(self.device) if self.device.type == "cuda" else None
-        self._accumulate = _Repeated(self._add_gradient, recorder, model)
-        self._update = _Repeated(self._move, recorder, model)
+        self._accumulate = _Repeated(self._add_gradient, recorder, self._computing)
+        self._update = _Repeated(self._move, recorder, self._computing)
 
     def step(
         self, parts: Sequence[Int32[Tensor, " F"]], *, number: int, rate: float, tokens: int
@@ -105,6 +127,9 @@ class PackedStepper:
         self._rate.fill_(rate)
         self._tokens.fill_(tokens)
         self._measured.narrow(0, 0, 3).zero_()
+        if self._copied:
+            with torch.no_grad():
+                torch._foreach_copy_(*zip(*self._copied, strict=True))
         for numbers in parts:
             self._numbers.copy_(numbers, non_blocking=True)
             self._accumulate()
@@ -137,7 +162,7 @@ class PackedStepper:
 
     def _add_gradient(self) -> None:
         is_bf16 = self.precision == "bf16"
-        loss, nll = self._loss(self.model, self._batch, self.config.label_smoothing, is_bf16=is_bf16)
+        loss, nll = self._loss(self._computing, self._batch, self.config.label_smoothing, is_bf16=is_bf16)
         # Not by `backward`, which would add gradient by gradient.
         added = torch.autograd.grad(loss / self._tokens, self._weights, materialize_grads=True)
         torch._foreach_add_(self._gradients, added)

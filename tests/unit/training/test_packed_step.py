@@ -25,12 +25,12 @@ from clearhead.data.batches import BatchOrder, collate
 from clearhead.data.store import PairStore, StoreWriter
 from clearhead.errors import TrainingError
 from clearhead.model import Transformer
-from clearhead.training import plan, steps
+from clearhead.training import packed_step, plan, steps
 from clearhead.training.log import read_metrics
 from clearhead.training.optimizer import build_optimizer, optimizer_state
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.packed_batches import PackedShape
-from clearhead.training.packed_step import PackedStepper, packed_loss
+from clearhead.training.packed_step import PackedStepper, packed_loss, with_bf16_weights
 from clearhead.training.run import train_from_values
 from clearhead.training.step import Stepper
 from processes import call, finish, start
@@ -90,6 +90,28 @@ def test_packed_steps_move_the_weights_as_padded_steps_do(store, shape, optimize
     torch.testing.assert_close(model.state_dict(), padded_model.state_dict(), rtol=1e-4, atol=1e-6)
     states = optimizer_state(model, packed.optimizer), optimizer_state(padded_model, padded.optimizer)
     torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)
+
+
+def test_bfloat16_copies_of_weights_train_as_autocast_does_with_fewer_operations(store, shape, monkeypatch):
+    monkeypatch.setitem(packed_step.PRECISIONS, "cpu", "bf16")
+    monkeypatch.setattr(packed_step, "model_products", lambda *_, is_bf16: torch.autocast("cpu", torch.bfloat16))
+    results, counts = [], []
+    for with_copies in (with_bf16_weights, lambda model: model):
+        monkeypatch.setattr(packed_step, "with_bf16_weights", with_copies)
+        torch.manual_seed(3)
+        model = Transformer(ModelConfig(**SIZES, dropout=0.1, norm="pre", attention_bias=True)).train()
+        stepper = packed_stepper(model, shape, TrainConfig())
+        for number in (1, 2, 3):
+            with Operations() as operations:
+                parts = [numbers_of(store, shape, rows) for rows in PARTS]
+                stepper.step(parts, number=number, rate=0.01, tokens=TOKENS)
+        counts.append(operations.count)
+        results.append((model.state_dict(), optimizer_state(model, stepper.optimizer), stepper.results()))
+        assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    (*states, measured), (*expected, expected_measured) = results
+    torch.testing.assert_close(states, expected, rtol=0, atol=0)
+    assert measured == expected_measured
+    assert counts[0] < counts[1]
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
