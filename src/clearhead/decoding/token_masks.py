@@ -85,7 +85,8 @@ class AllowedTokens:
         self.anything = self.of_states[-NUM_STATES] if self.of_states else ever
         """Mask of every token that may be written, as far as no rule says otherwise."""
         whole = self.of_states[0] if self.of_states else ever  # allowed without any room
-        self._searched = slice(None) if listed is None else [token for token in listed if whole[token]]
+        self.searched = slice(None) if listed is None else [token for token in listed if whole[token]]
+        """Index of the tokens of which `min_length` and `no_repeat_ngram_size` must leave one."""
         self._end_id = config.eos_id
         self._first_placeholder = config.first_placeholder if config.num_placeholders else math.inf
         self._waiting: dict[tuple[int, ...], Mask] = {}
@@ -115,7 +116,7 @@ class AllowedTokens:
         if avoided and mask is not self.end:
             rest = (self.anything if mask is None else mask).copy()
             rest[avoided] = False
-            mask = rest if rest[self._searched].any() else mask
+            mask = rest if rest[self.searched].any() else mask
         return mask if self.parts is None else self._of_whole_characters(mask, written, sentence, self.parts)
 
     def _of_whole_characters(

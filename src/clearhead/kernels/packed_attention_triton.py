@@ -232,9 +232,9 @@ def _load_ranges(start, end, rows, count):
 
 @triton.jit
 def _scores(rows, others, numbers, starts, ends, scale):
-    """Return the scores of a tile of rows with one of others, times log2(e); minus infinity outside of the rows' ranges.
+    """Return the scores of two tiles times log2(e): (rows, others); minus infinity outside of the rows' ranges.
 
-    `numbers` are the positions of the others: (rows, others).
+    The others have these numbers.
     """
     scores = tl.dot(rows, tl.trans(others)) * (scale * _LOG2_E)
     is_within = (numbers[None, :] >= starts[:, None]) & (numbers[None, :] < ends[:, None])

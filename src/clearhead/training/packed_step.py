@@ -128,8 +128,9 @@ class PackedStepper:
         self._tokens.fill_(tokens)
         self._measured.narrow(0, 0, 3).zero_()
         if self._copied:
+            copies, weights = zip(*self._copied, strict=True)
             with torch.no_grad():
-                torch._foreach_copy_(*zip(*self._copied, strict=True))
+                torch._foreach_copy_(copies, weights)
         for numbers in parts:
             self._numbers.copy_(numbers, non_blocking=True)
             self._accumulate()

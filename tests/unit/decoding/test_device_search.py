@@ -7,6 +7,7 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import fields
 
+import numpy as np
 import pytest
 import torch
 from searches import WIDTHS, assert_same, find, find_plainly, tokens
@@ -14,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from clearhead.config import DecodeConfig, Sampling
-from clearhead.decoding import NO_PREFIX, Ensemble, Prefix, PyTorchEngine, SearchOptions, decode, make_engine
+from clearhead.decoding import NO_PREFIX, Ensemble, Prefix, PyTorchEngine, SearchOptions, Shortlist, decode, make_engine
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch import weights
 from clearhead.decoding.pytorch.device_beams import DeviceBeams, rounded
@@ -120,6 +121,37 @@ def test_device_search_equals_the_readable_searches(make_model, seed):
             seen["placeholder"] += max(sources[number]) >= num_words
     kinds = ("limit", "loop", "early", "part", "prefix", "placeholder")
     assert sum(seen[kind] > 0 for kind in kinds) > 4, seen
+
+
+@pytest.mark.parametrize("seed", one_in(8, range(8)))
+def test_device_search_with_a_shortlist_equals_that_of_a_module_that_computes_itself(make_model, seed):
+    draw, lengths = random.Random(seed), set()
+    torch.manual_seed(seed)
+    for _ in range(12):
+        num_words, num_placeholders = draw.choice([12, 33, 70]), draw.choice([0, 0, 32])
+        model = drawn_model(draw, make_model, num_words=num_words, num_placeholders=num_placeholders)
+        words, signs = range(8, num_words), range(num_words, num_words + num_placeholders)
+        config = DecodeConfig(
+            beam_size=draw.choice([1, 2, 5]),
+            min_length=draw.choice([0, 3, 40]),
+            no_repeat_ngram_size=draw.choice([0, 0, 1, 2]),
+            batch_tokens=draw.choice([1, 100, 100_000]),
+        )
+        rows = [draw.choices([-1, *words], k=3) for _ in range(num_words + num_placeholders)]
+        common = [END, *draw.sample([*PARTS, *words], k=draw.choice([0, 0, 3]))]
+        shortlist = Shortlist(np.array(common, dtype=np.int32), np.array(rows, dtype=np.int32))
+        sources = [drawn_source(draw, words, signs) for _ in range(draw.randint(1, 7))]
+        prefixes = [drawn_prefix(draw, words) if draw.random() < 0.3 else NO_PREFIX for _ in sources]
+        limits = [len(prefix.tokens) + draw.choice([1, 2, 7, 13]) for prefix in prefixes]
+        engines = DeviceEngine(model), ModuleEngine(model)
+        parts = CharacterParts(PARTS, model.config.vocab_size) if draw.random() < 0.5 else None
+        for engine in engines:
+            engine.parts = parts
+        found, expected = (find(engine, sources, limits, config, 1, shortlist, prefixes) for engine in engines)
+        assert_same(found, expected)
+        assert [best.was_ended for (best,) in found] == [best.was_ended for (best,) in expected]
+        lengths.update(len(best.tokens) for (best,) in found)
+    assert len(lengths) > 5
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -284,7 +316,7 @@ def test_a_step_reads_no_value_from_the_device(make_model, monkeypatch, position
     model = make_model(norm="pre", positions=positions, **POSITIONS[positions]).to("meta")
     config = DecodeConfig(beam_size=beam_size, min_length=3, no_repeat_ngram_size=2)
     parts = CharacterParts(PARTS, 37)
-    beams = DeviceBeams(PackedModel(model), config, beam_size, AllowedTokens.of(model.config, config, parts))
+    beams = DeviceBeams(PackedModel(model), config, beam_size, AllowedTokens.of(model.config, config, parts), None)
     beams.grow(rounded(5, 60, 9))
     with Counted() as counted:
         beams.step(rounded(5, 33, 9))

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from clearhead.config import ModelConfig
 from clearhead.decoding.engine import Candidates, leave_slot
 from clearhead.decoding.pytorch.slots import SlotRows, lazy_zeros, rounded
 from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
@@ -74,6 +76,32 @@ def best_tokens(log_probs: Float[Tensor, "R V"], count: int) -> tuple[Float[Tens
     tokens = torch.add(torch.arange(BLOCK, device=chosen.device), chosen[..., None], alpha=BLOCK).flatten(1)
     values, places = near.topk(min(count, near.size(1)), dim=-1)
     return values, tokens.gather(1, places)
+
+
+class ListMasks:
+    """The tokens that a shortlist lacks for a sentence, as masks of the whole vocabulary.
+
+    Args:
+        config: The configuration of the model.
+        shortlist: A shortlist learned with the model.
+        device: Device of the masks.
+
+    Raises:
+        ModelError: If the shortlist does not fit the model.
+    """
+
+    def __init__(self, config: ModelConfig, shortlist: Shortlist, device: torch.device) -> None:
+        shortlist.check(config)
+        self._shortlist, self._eos_id, self._device = shortlist, config.eos_id, device
+        self._uncommon = torch.ones(config.vocab_size, dtype=torch.bool, device=device)
+        # What is never written keeps its share of the probability, as in `ListedTokens`.
+        self._uncommon[[config.eos_id, *never_written(config), *shortlist.common.tolist()]] = False
+
+    def unlisted(self, sentences: Sequence[Sentence]) -> Bool[Tensor, "N V"]:
+        """Return True for the tokens that are not allowed in each sentence."""
+        own = [torch.from_numpy(self._shortlist.tokens_for(sentence)).long() for sentence in sentences]
+        listed = pad_sequence(own, batch_first=True, padding_value=self._eos_id).to(self._device)  # (N, P)
+        return self._uncommon.repeat(len(sentences), 1).scatter_(1, listed, False)
 
 
 class ListedTokens:

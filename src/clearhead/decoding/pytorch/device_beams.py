@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from clearhead.config import DecodeConfig
-from clearhead.decoding.pytorch.candidates import best_tokens
+from clearhead.decoding.pytorch.candidates import ListMasks, best_tokens
 from clearhead.decoding.pytorch.slots import SlotRows
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.repetition import LOOP_TIMES, LOOP_TOKENS
@@ -103,6 +103,8 @@ class _State:
     limits: Int[Tensor, "N 5"]
     """First position, end, end of the tokens without cost, end of the prefix, repetitions of a loop."""
     longest_penalties: Float[Tensor, " N"]
+    unlisted: Bool[Tensor, "N V"]
+    """True for tokens that a sentence's shortlist lacks; without a shortlist it has no columns."""
 
 
 class DeviceBeams:
@@ -113,15 +115,20 @@ class DeviceBeams:
         config: Settings of the search.
         num_best: Finished hypotheses to keep for each sentence.
         allowed: The allowed tokens of the model.
+        lists: The shortlist; None allows the whole vocabulary.
     """
 
-    def __init__(self, packed: PackedModel, config: DecodeConfig, num_best: int, allowed: AllowedTokens) -> None:
+    def __init__(
+        self, packed: PackedModel, config: DecodeConfig, num_best: int, allowed: AllowedTokens, lists: ListMasks | None
+    ) -> None:
         self.beam_size, self._num_best, self._config, self._packed = config.beam_size, num_best, config, packed
         self._eos_id, self.device = packed.config.eos_id, packed.device
         self._eos = torch.tensor(self._eos_id, device=self.device)
         self._ngram_size = config.no_repeat_ngram_size
         self._counts_suffixes = config.end_loops or self._ngram_size > 0
         self._never = torch.tensor(never_written(packed.config), dtype=torch.int64, device=self.device)
+        self._lists, searched = lists, allowed.searched
+        self._searched = searched if isinstance(searched, slice) else torch.tensor(searched, device=self.device).long()
         self._parts: tuple[Tensor, Tensor] | None = None
         if allowed.parts is not None:
             excluded = torch.stack([torch.from_numpy(~mask) for mask in allowed.of_states])
@@ -160,6 +167,7 @@ class DeviceBeams:
             forced=torch.full((n, p), _NONE, **whole),
             limits=torch.zeros(n, 5, **whole),
             longest_penalties=torch.ones(n, **double),
+            unlisted=torch.zeros(n, self._packed.config.vocab_size if self._lists else 0, dtype=torch.bool, **on),
         )
         larger.memory_mask[:, 0] = 0.0  # for empty rows, in which NaN would last
         larger.history[:, 0] = _NONE
@@ -221,6 +229,8 @@ class DeviceBeams:
         state.longest_penalties[index] = torch.tensor(longest, dtype=torch.float64, device=self.device)
         newest = [[first_token(config, sentence.source)] for sentence in sentences]
         state.newest[index] = torch.tensor(newest, device=self.device)
+        if self._lists is not None:
+            state.unlisted[index] = self._lists.unlisted(sentences)
         state.utf8[index] = 0
         state.scores[index] = torch.where(self._count[: self.beam_size] == 0, 0.0, -_INFINITY)
         state.finished[index] = -_INFINITY
@@ -334,7 +344,8 @@ class DeviceBeams:
             distances=self._count[:p, None].expand(p, k).flatten() - lengths if knows_distances else None,
         )
         newest = state.newest[:n].flatten()
-        return self._packed.log_probs(self._packed.hidden_states(newest, state.past, state.memory, rows))
+        hidden_states = self._packed.hidden_states(newest, state.past, state.memory, rows)
+        return self._packed.log_probs(hidden_states, None if self._lists is None else state.unlisted[:n])
 
     def _rules(self, sizes: Sizes, length: Int[Tensor, "N 1"]) -> tuple[Bool[Tensor, "N K"], Int[Tensor, "N 1"]]:
         """Return whether only the end token is allowed, at the length limit or in a loop; and the prefix's token."""
@@ -364,14 +375,15 @@ class DeviceBeams:
             rooms = state.limits[:n, 1:2] - length - 1
             masks = rooms.clamp(0, NUM_ROOMS - 1) * NUM_STATES + state.utf8[:n]
             log_probs[:, :vocab_size].masked_fill_(self._parts[0][masks.flatten()], -_INFINITY)
-        before = log_probs.clone() if ngram and min_length > 1 else None  # together they may leave no token
+        # With both, or with a shortlist, there may be no token left.
+        before = log_probs.clone() if min_length > 1 and (ngram or self._lists is not None) else None
         if min_length > 1:
             is_short = (length - state.limits[:n, :1] < min_length).expand(n, k).flatten()
             log_probs[:, self._eos_id].masked_fill_(is_short, -_INFINITY)
         if ngram:
             self._exclude_repetitions(log_probs, sizes)
         if before is not None:
-            has_none = log_probs.amax(dim=1, keepdim=True) == -_INFINITY
+            has_none = (log_probs[:, self._searched] == -_INFINITY).all(dim=1, keepdim=True)
             log_probs.copy_(torch.where(has_none, before, log_probs))
         if guide is not None:
             log_probs[guide.beams] = own

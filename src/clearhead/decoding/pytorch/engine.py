@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,13 @@ from torch import Tensor
 from clearhead.config import DecodeConfig, DecodePrecision
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.pytorch.candidates import ListedTokens, best_candidates, best_tokens, log_probs_of_all
+from clearhead.decoding.pytorch.candidates import (
+    ListedTokens,
+    ListMasks,
+    best_candidates,
+    best_tokens,
+    log_probs_of_all,
+)
 from clearhead.decoding.pytorch.device_beams import DeviceBeams
 from clearhead.decoding.pytorch.device_search import DeviceSearch
 from clearhead.decoding.pytorch.module_engine import TransformerEngine
@@ -79,17 +86,20 @@ class PyTorchEngine(TransformerEngine):
         """Return the slots of the worker; see `engine.Engine`. PyTorch has its own threads and needs no team."""
         del team
         listed = None if shortlist is None else ListedTokens(self.packed, shortlist)  # it holds the search's sentences
-        search = self._search if self._stays_on_device and shortlist is None else None
+        search = partial(self._search, shortlist) if self._stays_on_device else None
         return PyTorchSlots(self.packed, beam_size, max_slots, listed, search)
 
-    def _search(self, config: DecodeConfig, num_best: int, allowed: AllowedTokens) -> DeviceSearch:
+    def _search(
+        self, shortlist: Shortlist | None, config: DecodeConfig, num_best: int, allowed: AllowedTokens
+    ) -> DeviceSearch:
         """Return a search on the device."""
         penalty = config.length_penalty, config.length_penalty_form
         repetition = config.end_loops, config.no_repeat_ngram_size
-        key = config.beam_size, num_best, penalty, repetition, config.min_length, allowed.parts
+        key = config.beam_size, num_best, penalty, repetition, config.min_length, allowed.parts, shortlist
         beams = self._idle.pop(key, None)
         if beams is None:
-            beams = DeviceBeams(self.packed, config, num_best, allowed)
+            lists = None if shortlist is None else ListMasks(self.packed.config, shortlist, self.packed.device)
+            beams = DeviceBeams(self.packed, config, num_best, allowed, lists)
         search = DeviceSearch(beams, allowed)
         weakref.finalize(search, self._keep, key, beams)
         return search
@@ -146,6 +156,7 @@ class PyTorchSlots:
         del changes, scores
         if self._search is None:
             return None
+        self._listed = None  # the search masks all tokens
         self._store = search = self._search(config, num_best, allowed)
         self.source_lengths = search.source_lengths
         return search

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -163,10 +163,20 @@ class PackedModel:
         x = self.model.output_transform(self.model.decoder.final_norm(x))
         return x / math.sqrt(self.config.d_model) if self.config.output_scale else x
 
-    def log_probs(self, hidden_states: Float[Tensor, "R D"]) -> Float[Tensor, "R V"]:
-        """Return the log-probabilities of each row's next token; minus infinity beyond the vocabulary."""
+    def log_probs(
+        self, hidden_states: Float[Tensor, "R D"], unlisted: Bool[Tensor, "N vocabulary"] | None = None
+    ) -> Float[Tensor, "R V"]:
+        """Return the log-probabilities of each row's next token; minus infinity beyond the vocabulary.
+
+        Args:
+            hidden_states: The decoder's final hidden states; with a shortlist, equally many rows of each sentence.
+            unlisted: True for tokens that the shortlist of a sentence lacks; they have no share of the probability.
+        """
         logits = self._output(hidden_states).float()  # a sum over the vocabulary needs float32
         logits[:, self.config.vocab_size :] = float("-inf")
+        if unlisted is not None:
+            of_sentences = logits[:, : self.config.vocab_size].unflatten(0, (len(unlisted), -1))  # (N, K, V)
+            of_sentences.masked_fill_(unlisted[:, None], float("-inf"))
         # In place on a CPU: it is the largest tensor of a step, and a second one would evict it from the cache.
         return torch.log_softmax(logits, dim=-1, out=logits if logits.device.type == "cpu" else None)
 
