@@ -69,7 +69,7 @@ class Linear(nn.Linear):
 
 def joined_linear(x: Float[Tensor, "*batch K"], layers: Sequence[Linear]) -> tuple[Float[Tensor, "*batch _"], ...]:
     """Return the output of each layer by one product of their joined weights, for a GPU; all have biases or none."""
-    biases = [layer.bias for layer in layers if layer.bias is not None]
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     weight = torch.cat([layer.weight for layer in layers])
     product = functional.linear(x, weight, torch.cat(biases) if biases else None)
     return product.split([layer.out_features for layer in layers], dim=-1)
