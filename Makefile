@@ -64,9 +64,13 @@ test-busy: setup
 	for core in $$(seq $$(getconf _NPROCESSORS_ONLN)); do while :; do :; done & pids="$$pids $$!"; done; \
 	$(MAKE) test
 
-# The longer tests, in the same way. A model that a test trains may take longer than a test usually does.
+# The longer tests, in the same way; of the longest file, whose tests share nothing, each test by itself. A model that a
+# test trains may take longer than a test usually does.
+FORMS := tests/unit/kernels/test_forms.py
+SLOW := $(BIN)/pytest -m slow -rs -n $(WORKERS) -o faulthandler_timeout=1500
 test-slow: setup
-	$(BIN)/pytest -m slow -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder -o faulthandler_timeout=1500
+	$(SLOW) --dist loadfile --no-loadscope-reorder --ignore $(FORMS)
+	$(SLOW) $(FORMS)
 
 # Every form of the compiled core over hundreds of random models, built so that each read or write out of bounds and each
 # undefined operation ends the run (gcc's AddressSanitizer and UBSan).

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 
 # Nothing is told to the makers of Ray, and no token is kept in the home directory. A busy machine may take long.
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -31,7 +32,9 @@ def main(directory: str, port: str, given: str) -> None:
         serve.run(application(json.loads(given)), name="translation")
         print("ready", flush=True)
         if sys.stdin.readline():
-            serve.delete("translation")
+            serve.delete("translation", _blocking=False)  # otherwise it gives up after a minute
+            while "translation" in serve.status().applications:
+                time.sleep(0.1)
             print("deleted", flush=True)
             sys.stdin.read()
         serve.shutdown()

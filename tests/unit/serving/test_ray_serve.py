@@ -23,6 +23,8 @@ from clearhead.runtime.installation import pip_install
 from clearhead.serving.ray_serve import RaySettings, Replica, application
 
 LINES = ["Ein kleiner Hund rennt über die Wiese.", "Zwei Männer sitzen auf einer Bank."]
+LIMITS = {"max_texts": 3, "grace_seconds": 600}
+"""On a busy machine the answers under way take long."""
 
 
 def processes(directory):
@@ -37,7 +39,7 @@ def cluster(models, lists):
     directory = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # the names of its sockets must be short
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    given = {"models": str(models["de-en"]), "terms": f"pets={lists['terms']}", "limits": {"max_texts": 3}}
+    given = {"models": str(models["de-en"]), "terms": f"pets={lists['terms']}", "limits": LIMITS}
     command = [sys.executable, str(Path(__file__).with_name("ray_cluster.py")), directory, str(port), json.dumps(given)]
     log = Path(directory) / "log"
     with (
@@ -113,7 +115,7 @@ def replica(models, lists, monkeypatch):
     """Return a replica in this process, as Ray makes one."""
     monkeypatch.setattr("clearhead.serving.ray_serve.set_num_threads", lambda count: None)
     monkeypatch.setattr("clearhead.serving.ray_serve.log_to_stderr", lambda: None)
-    given = {"models": str(models["de-en"]), "terms": f"pets={lists['terms']}", "limits": {"max_texts": 3}}
+    given = {"models": str(models["de-en"]), "terms": f"pets={lists['terms']}", "limits": LIMITS}
     replica = Replica(RaySettings(device="cpu", **given))
     yield replica
     replica.__del__()  # as Ray does; no reference may be the last, for the thread that tends it has one
