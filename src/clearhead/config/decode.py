@@ -107,6 +107,12 @@ class DecodeConfig(Settings):
     """Method of word alignment. `attention`: cross-attention of the heads selected by training or by `clearhead
     optimize`. `occlusion`: the log-probability that each target word loses when a source word is hidden; more accurate,
     but needs as many passes as the source has tokens (docs/alignment.md)."""
+    memory_weight: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
+    """Share of the probability of each next token that comes from similar pairs of the translation memory, which the
+    model consults (docs/terms.md); 0 consults none.
+
+    If not set, it grows with the similarity of the most similar pair. A number is used wherever there is a similar
+    pair."""
     source_lang: str | None = None
     """Language of the source text, such as `de`. Its rules and abbreviations, such as `z. B.`, are used to split text
     into sentences; models with source-language tokens are told it.
@@ -154,6 +160,7 @@ class DecodeChanges(TypedDict, total=False):
     place_markup: bool | None
     protect_numbers: bool | None
     align_by: AlignBy | None
+    memory_weight: float | None
     source_lang: str | None
     target_lang: str | None
 

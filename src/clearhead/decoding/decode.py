@@ -17,6 +17,7 @@ from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.ensemble_engine import EnsembleEngine
 from clearhead.decoding.helper_threads import helpers
 from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.neighbours import Neighbours
 from clearhead.decoding.rules import NO_NUMBERS, Hypothesis, SearchOptions, check_ids, length_limits
 from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import Prefix, advice_on_memory, length_batches
@@ -85,6 +86,7 @@ def decode(
     on_progress: Callable[[int], None] | None = None,
     prefixes: Sequence[Prefix] = (),
     required: Sequence[Required] = (),
+    neighbours: Sequence[Neighbours | None] = (),
 ) -> list[list[Hypothesis]]:
     """Translate source ids.
 
@@ -95,6 +97,8 @@ def decode(
         on_progress: Called with 1 for every finished sentence.
         prefixes: Forced target prefix of each sentence; empty if there are none.
         required: Required terms of each sentence, decoded by `grid_beam_search`; empty if there are none.
+        neighbours: Retrieved pairs of each sentence, which the search consults (`Engine.consults_neighbours`); empty
+            if there are none.
 
     Returns:
         For each sentence, in input order, its `num_found` hypotheses, best first. Their log-probabilities are rounded
@@ -106,11 +110,16 @@ def decode(
     """
     config = options.config
     engine = model if isinstance(model, Engine) else make_engine(model, config.precision)
+    assert engine.consults_neighbours or not any(neighbours)
     max_lengths = length_limits(engine.model.config, config, sources, prefixes)
-    options = replace(options, most_required=max((forms.num_tokens for forms in required), default=0))
+    options = replace(
+        options,
+        most_required=max((forms.num_tokens for forms in required), default=0),
+        scores=options.scores or any(neighbours),  # a mixture needs the model's log-probabilities
+    )
     results: list[list[Hypothesis]] = [[] for _ in sources]
     with engine.computing(), advice_on_memory(config.batch_tokens):
-        for index, hypotheses in _search(engine)(sources, max_lengths, options, prefixes, required):
+        for index, hypotheses in _search(engine)(sources, max_lengths, options, prefixes, required, neighbours):
             results[index] += hypotheses
             is_done = options.sampling is None or len(results[index]) == options.num_found
             if on_progress is not None and is_done:

@@ -17,6 +17,8 @@ import numpy as np
 from clearhead.config import DecodeConfig, DecodePrecision
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.helper_threads import Team
+from clearhead.decoding.neighbour_keys import TOKENS_AT_ONCE, KeyCache
+from clearhead.decoding.neighbours import Pair
 from clearhead.decoding.rules import Hypothesis
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask
@@ -178,12 +180,15 @@ class Engine(ABC):
     """Recommended maximum batch for scoring, in tokens of the longer side."""
     parts: CharacterParts | None = None
     """The tokens that are parts of characters, which a search then writes whole; None if there are none."""
+    consults_neighbours = False
+    """Whether its searches mix in the probabilities of `Sentence.neighbours`."""
     batch_factor = 1
     """How many times `DecodeConfig.batch_tokens` a worker searches at once."""
 
     def __init__(self, model: Transformer | StoredModel | Ensemble, precision: DecodePrecision = "fp32") -> None:
         self.model = model
         self.precision = precision
+        self._keys = KeyCache()
         self._state = None
         if not isinstance(model, StoredModel | Ensemble):
             from clearhead.model.module_state import ModuleState
@@ -235,3 +240,11 @@ class Engine(ABC):
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Float[np.ndarray, " T"]]:
         """Return the log-probability of every target token given the tokens before it, in nats; see `score`."""
+
+    def keys_of(self, pairs: Sequence[Pair]) -> dict[Pair, Float[np.ndarray, "T D"]]:
+        """Return the keys of retrieved pairs; if `consults_neighbours`. They are cached as long as this engine."""
+        return self._keys(pairs, self.decoder_states, min(self.most_scored, TOKENS_AT_ONCE))
+
+    def decoder_states(self, pairs: Sequence[Pair]) -> list[Float[np.ndarray, "T D"]]:
+        """Return the decoder's output at the steps that write the targets of pairs; if `consults_neighbours`."""
+        raise NotImplementedError

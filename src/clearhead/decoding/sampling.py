@@ -13,6 +13,7 @@ from torch import Tensor
 
 from clearhead.config import Sampling
 from clearhead.decoding.batched_sampling import draw_token
+from clearhead.decoding.neighbours import Neighbours
 from clearhead.decoding.rules import NO_NUMBERS, Hypothesis
 from clearhead.decoding.sentence import Prefix, Sentence, sentences_of
 from clearhead.decoding.step import DecodingBatch, next_log_probs
@@ -30,6 +31,7 @@ def greedy_search(
     *,
     max_lengths: list[int],
     prefixes: Sequence[Prefix] = (),
+    neighbours: Sequence[Neighbours | None] = (),
     allowed: AllowedTokens | None = None,
 ) -> list[Hypothesis]:
     """Return the translations by greedy search: the most probable token at every step.
@@ -42,9 +44,11 @@ def greedy_search(
         sources: Source ids of each sentence, ended by `eos_id`.
         max_lengths: Maximum target tokens of each sentence, end token included.
         prefixes: Forced target prefix of each sentence; empty if there are none.
+        neighbours: Retrieved pairs of each sentence, with keys; empty if there are none.
         allowed: The allowed tokens of the model; None for those of the default settings, without parts of characters.
     """
-    batch, sentences = DecodingBatch.encode(model, sources), sentences_of(sources, max_lengths, prefixes)
+    batch = DecodingBatch.encode(model, sources)
+    sentences = sentences_of(sources, max_lengths, prefixes, neighbours=neighbours)
     allowed = allowed or AllowedTokens(model.config)
     return token_by_token(model, batch, sentences, allowed, lambda log_probs, _: log_probs.argmax(dim=-1))
 
@@ -81,7 +85,7 @@ def token_by_token(
 
     while rows:
         masks = [allowed.after(tokens[row], sentences[row]) for row in rows]
-        log_probs = next_log_probs(model, batch, newest, masks)
+        log_probs = next_log_probs(model, batch, newest, masks, [sentences[row].neighbours for row in rows])
         if not log_probs.amax(dim=-1).isfinite().all():
             raise ModelError(NO_NUMBERS)
         newest = pick(log_probs, rows)

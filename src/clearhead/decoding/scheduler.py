@@ -20,6 +20,8 @@ from clearhead.config import ModelConfig
 from clearhead.decoding.beam_state import SearchedSentence
 from clearhead.decoding.engine import Engine, InFlight, Slots, SlotSearch, leave_slot
 from clearhead.decoding.helper_threads import helpers
+from clearhead.decoding.neighbour_keys import KeysOf, with_keys
+from clearhead.decoding.neighbours import Neighbours
 from clearhead.decoding.rules import (
     NO_NUMBERS,
     NO_NUMBERS_IN_FP16,
@@ -179,6 +181,7 @@ def search(
     options: SearchOptions,
     prefixes: Sequence[Prefix] = (),
     required: Sequence[Required] = (),
+    neighbours: Sequence[Neighbours | None] = (),
 ) -> Iterator[Found]:
     """Return an iterator over the index and the best hypotheses, best first, of each sentence as it is finished.
 
@@ -191,6 +194,7 @@ def search(
         options: Options of the search.
         prefixes: Forced target prefix of each sentence; empty if there are none.
         required: Required terms of each sentence; empty if there are none.
+        neighbours: Retrieved pairs of each sentence; empty if there are none.
 
     Raises:
         IndexError: If a source id is not in the vocabulary.
@@ -200,7 +204,7 @@ def search(
     check_ids(sources, model.source_vocabulary, None if model.is_decoder_alone else model.pad_id, "source")
     waiting = SentenceQueue()
     # Longest first, so that what needs too much memory fails at once, not after an hour.
-    sentences = sentences_of(sources, max_lengths, prefixes, required)
+    sentences = sentences_of(sources, max_lengths, prefixes, required, neighbours)
     if options.sampling is not None:
         from clearhead.decoding.batched_sampling import in_groups
 
@@ -232,7 +236,8 @@ def search_queue(
         config, factor = engine.model.config, engine.batch_factor
         listed = None if shortlist is None else shortlist.common.tolist()
         rules = config, options.config, parts, listed
-        how = waiting, config, options, num_workers, max_slots, factor
+        keys = engine.keys_of if engine.consults_neighbours else None
+        how = waiting, config, options, num_workers, max_slots, factor, keys
         workers = [_Worker(s, *how, AllowedTokens.of(*rules)) for s in slots]
         yield from workers[0].work() if num_workers == 1 else _work_together(engine, workers, waiting)
 
@@ -246,6 +251,7 @@ class _Worker:
     num_workers: int
     max_slots: int
     batch_factor: int
+    keys: KeysOf | None
     allowed: AllowedTokens
 
     def __post_init__(self) -> None:
@@ -264,6 +270,7 @@ class _Worker:
         while not self.waiting.is_stopped:
             seen = int(self.waiting.changes[0])
             if taken := self._take(ready, wait=not (active or ready)):
+                taken = taken if self.keys is None else with_keys(taken, self.keys)
                 ready += zip(taken, self.slots.encode(taken), strict=True)
             if entering := ready[: self._fitting(ready)]:
                 del ready[: len(entering)]

@@ -14,6 +14,7 @@ from clearhead.runtime.pytorch import imported_pytorch
 
 if TYPE_CHECKING:
     from clearhead.decoding.constraints import Required
+    from clearhead.decoding.neighbours import Neighbours
 
 
 class Prefix(NamedTuple):
@@ -50,6 +51,8 @@ class Sentence:
     """Numbers of the samples to draw; empty for a search."""
     required: Required | None = None
     """Required terms of the translation; None if there are none."""
+    neighbours: Neighbours | None = None
+    """Retrieved pairs that the search consults; None if there are none."""
 
     @cached_property
     def times_in_source(self) -> int:
@@ -62,6 +65,7 @@ def sentences_of(
     max_lengths: Sequence[int],
     prefixes: Sequence[Prefix] = (),
     required: Sequence[Required] = (),
+    neighbours: Sequence[Neighbours | None] = (),
 ) -> list[Sentence]:
     """Return sentences, numbered in input order.
 
@@ -70,12 +74,13 @@ def sentences_of(
         max_lengths: Maximum target tokens of each sentence.
         prefixes: Forced target prefix of each sentence; empty if there are none.
         required: Required terms of each sentence; empty if there are none.
+        neighbours: Retrieved pairs of each sentence; empty if there are none.
     """
-    every: Sequence[Required | None] = required or [None] * len(sources)
-    given = zip(sources, max_lengths, prefixes or [NO_PREFIX] * len(sources), every, strict=True)
+    nothing = [None] * len(sources)
+    columns = prefixes or [NO_PREFIX] * len(sources), required or nothing, neighbours or nothing
     return [
-        Sentence(number, source, most, prefix, required=forms)
-        for number, (source, most, prefix, forms) in enumerate(given)
+        Sentence(number, source, most, prefix, required=forms, neighbours=near)
+        for number, (source, most, prefix, forms, near) in enumerate(zip(sources, max_lengths, *columns, strict=True))
     ]
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from clearhead.config import ModelConfig
+from clearhead.decoding.neighbours import Neighbours, Pair, mix_rows
 from clearhead.decoding.rules import first_token, never_written
 from clearhead.decoding.token_masks import Mask
 from clearhead.model.cache import DecoderCache
+from clearhead.model.recorder import HiddenStates, Recorder
 from clearhead.model.transformer import Transformer
 
 
@@ -63,14 +66,38 @@ def pad_batch(sequences: list[list[int]], pad_id: int) -> Int[Tensor, "B S"]:
     return torch.tensor([[*ids, *[pad_id] * (width - len(ids))] for ids in sequences], dtype=torch.int64)
 
 
+def shifted(target: Int[Tensor, "B T"], config: ModelConfig) -> Int[Tensor, "B T"]:
+    """Return targets shifted right: the start token, then all tokens but the last (teacher forcing)."""
+    return torch.cat([torch.full_like(target[:, :1], config.bos_id), target[:, :-1]], dim=1)
+
+
 def next_log_probs(
-    model: Transformer, batch: DecodingBatch, newest: Int[Tensor, " R"], masks: Sequence[Mask | None]
+    model: Transformer,
+    batch: DecodingBatch,
+    newest: Int[Tensor, " R"],
+    masks: Sequence[Mask | None],
+    neighbours: Sequence[Neighbours | None] = (),
 ) -> Float[Tensor, "R V"]:
-    """Feed each row its newest token and return the log-probabilities of the next, `restricted` by its mask."""
-    logits, batch.cache = model.decode(newest[:, None], batch.memory, batch.memory_mask, batch.cache)
+    """Feed each row its newest token and return the log-probabilities of the next, `restricted` by its mask.
+
+    Args:
+        model: A model in evaluation mode.
+        batch: The encoded sentences; its cache is extended.
+        newest: The newest token of each row.
+        masks: The allowed tokens of each row.
+        neighbours: The neighbours of each row, whose probabilities are mixed in; empty if no row has any.
+    """
+    hidden = HiddenStates()
+    recorded = [Recorder(hidden=hidden)] if any(neighbours) else []
+    logits, batch.cache = model.decode(newest[:, None], batch.memory, batch.memory_mask, batch.cache, *recorded)
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
     log_probs = logits[:, 0].float().log_softmax(dim=-1)
-    return restricted(log_probs, masks, model.config)
+    log_probs = restricted(log_probs, masks, model.config)
+    if not recorded:
+        return log_probs
+    states = hidden.decoder[-1][:, 0].float()
+    mixed = mix_rows(log_probs.numpy(force=True), states.numpy(force=True), neighbours)
+    return torch.from_numpy(mixed).to(log_probs.device)
 
 
 def restricted(
@@ -87,6 +114,15 @@ def restricted(
         else:
             log_probs[row, ~torch.from_numpy(mask).to(log_probs.device)] = float("-inf")
     return log_probs
+
+
+def decoder_states(model: Transformer, pairs: Sequence[Pair]) -> list[Float[np.ndarray, "T D"]]:
+    """Return the decoder's output, after its final norm, at the steps that write the targets of pairs."""
+    sources, targets = ([list(ids) for ids in side] for side in zip(*pairs, strict=True))
+    source, target = (pad_batch(side, model.config.pad_id).to(model.device) for side in (sources, targets))
+    hidden = model.hidden_states(source, shifted(target, model.config))
+    states = hidden.decoder[-1].float().numpy(force=True)  # (B, T, D)
+    return [own[: len(pair.target)].copy() for own, pair in zip(states, pairs, strict=True)]
 
 
 def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[list[int]]) -> Float[Tensor, "B T"]:
@@ -109,8 +145,7 @@ def token_log_probs(model: Transformer, sources: list[list[int]], targets: list[
         rows = [_continued(model, source, target) for source, target in zip(sources, targets, strict=True)]
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     target = pad_batch(targets, config.pad_id).to(device)
-    shifted = torch.cat([torch.full_like(target[:, :1], config.bos_id), target[:, :-1]], dim=1)
-    logits = model(pad_batch(sources, config.pad_id).to(device), shifted)  # (B, T, V)
+    logits = model(pad_batch(sources, config.pad_id).to(device), shifted(target, config))  # (B, T, V)
     # bfloat16 has 8 significant bits; a sum over the vocabulary needs float32.
     log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
     picked = log_probs.gather(-1, target[..., None])[..., 0]  # (B, T)

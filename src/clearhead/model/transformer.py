@@ -194,13 +194,14 @@ class Transformer(nn.Module):
         memory: Float[Tensor, "B S D"] | None = None,
         memory_mask: Bool[Tensor, "B S"] | None = None,
         cache: DecoderCache | None = None,
+        recorder: Recorder = NOTHING,
     ) -> tuple[Float[Tensor, "R T V"], DecoderCache]:
         """Score the token after each target position, and return the logits with the cache for the next call.
 
         The arguments are those of `states`.
         """
         cache = cache or DecoderCache.empty(self.config.num_decoder_layers)
-        states = self.states(target, memory, memory_mask, cache)
+        states = self.states(target, memory, memory_mask, cache, recorder)
         return self.output_proj(states), cache
 
     def attention_weights(

@@ -17,6 +17,7 @@ from clearhead.decoding.engine import Engine
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.native.slots import NativeSlots
 from clearhead.decoding.native.weights import NativeWeights
+from clearhead.decoding.neighbours import Pair
 from clearhead.kernels.library import describe, library
 from clearhead.kernels.panels import PANEL
 from clearhead.kernels.structs import STRUCTS, Struct, uninitialized
@@ -50,6 +51,7 @@ class NativeEngine(Engine):
     """
 
     model: Transformer | StoredModel
+    consults_neighbours = True
     most_scored = 512
     """More tokens than these would not fit into the processor's cache."""
 
@@ -150,6 +152,7 @@ class NativeEngine(Engine):
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " T"]]:
         """Return the log-probabilities of the whole targets, and those of all their tokens, concatenated."""
+        assert self.precision == "fp32"
         totals, log_probs = np.empty(len(targets), dtype=np.float32), np.empty(sum(map(len, targets)), dtype=np.float32)
         self._compute(sources, targets, totals=totals, log_probs=log_probs)
         return totals, log_probs
@@ -197,6 +200,14 @@ class NativeEngine(Engine):
         )
         return of_encoder, of_decoder[..., : len(target)], cross[..., : len(source)]
 
+    def decoder_states(self, pairs: Sequence[Pair]) -> list[Float[np.ndarray, "T D"]]:
+        """Return the decoder's output, after its final norm, at the steps that write the targets of pairs."""
+        config, sources, targets = self.model.config, *zip(*pairs, strict=True)
+        states = uninitialized([config.num_decoder_layers + 1, sum(map(len, targets)), config.d_model])
+        self._compute(sources, targets, record=STRUCTS["Record"]().point(states=states))
+        ends = np.cumsum([len(target) for target in targets])[:-1]
+        return [own.copy() for own in np.split(states[-1], ends)]
+
     def _no_weights(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> Float[np.ndarray, "L H T N"]:
@@ -221,7 +232,6 @@ class NativeEngine(Engine):
             encoder_record: Likewise for the encoder, if there is one source.
             results: The arrays of the core's `Targets` that are to be filled.
         """
-        assert self.precision == "fp32"
         # Checked here too, although `decode.score` checks it, because the core uses lengths and ids as addresses.
         if len(sources) != len(targets) or not all(map(len, [*sources, *targets])):
             raise ValueError("every target needs a source, and each of them its end token at least")

@@ -6,6 +6,7 @@ hypotheses of all slots), N masks, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from ctypes import pointer
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from clearhead.decoding.engine import Beams, Candidates, leave_slot
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.native.search import NativeSearch
 from clearhead.decoding.native.weights import ListedProducts, NativeWeights
+from clearhead.decoding.neighbours import Neighbours
 from clearhead.decoding.rules import candidates_of_row, candidates_of_sentence
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask
@@ -76,7 +78,31 @@ class NativeSlots:
         if self._listed is not None:
             for slot, sentence in zip(slots, sentences, strict=True):
                 self._listed.enter(slot.struct, sentence)
+        for slot, sentence in zip(slots, sentences, strict=True):
+            if sentence.neighbours is not None:
+                slot.struct.near = self._near(sentence.neighbours)
         return slots
+
+    def _near(self, neighbours: Neighbours) -> Struct:
+        """Return the core's structure for the neighbours of a sentence."""
+        assert neighbours.keys is not None
+        tokens, values = np.unique(neighbours.values, return_inverse=True)
+        padded = len(values) + -len(values) % LANES
+        config = self._weights.model.config
+        scale = np.float32(math.sqrt(config.d_model)) if config.output_scale else np.float32(1)
+        return STRUCTS["Neighbours"](
+            num_keys=len(values),
+            num_tokens=len(tokens),
+            weight=neighbours.weight,
+            temperature=neighbours.temperature / float(scale) ** 2,
+        ).point(
+            keys=np.ascontiguousarray(neighbours.keys / scale),
+            values=values.astype(np.int32),
+            tokens=tokens,
+            logits=uninitialized([self._beam_size, len(tokens)]),
+            shares=uninitialized([len(tokens)]),
+            scores=uninitialized([padded]),
+        )
 
     def enter(self, encoded: Sequence[_Slot]) -> None:
         """Assign the next free slots to encoded sentences."""

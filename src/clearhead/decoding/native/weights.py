@@ -278,7 +278,10 @@ class ListedProducts:
 
     def enter(self, slot: Struct, sentence: Sentence) -> None:
         """Create the product with the sentence's own tokens, in its slot."""
-        own = np.setdiff1d(self.shortlist.tokens_for(sentence), self.common, assume_unique=True)
+        allowed = self.shortlist.tokens_for(sentence)
+        if sentence.neighbours is not None:
+            allowed = np.union1d(allowed, sentence.neighbours.values)
+        own = np.setdiff1d(allowed, self.common, assume_unique=True)
         slot.own = make_product(self._weight, self._bias, "fp32", rows=own)
         slot.point(own_ids=own)
         slot.num_own = len(own)

@@ -17,15 +17,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from clearhead.config import Sampling
 from clearhead.decoding.batched_sampling import seed_of
 from clearhead.decoding.beam_search import beam_search
 from clearhead.decoding.best_tokens import best_continuations
 from clearhead.decoding.engine import Beams, Candidates, leave_slot
 from clearhead.decoding.helper_threads import Team
+from clearhead.decoding.neighbour_keys import with_keys
+from clearhead.decoding.neighbours import Neighbours
 from clearhead.decoding.pytorch.module_engine import ModuleEngine
 from clearhead.decoding.rules import Hypothesis, SearchOptions
 from clearhead.decoding.sampling import draw_tokens, greedy_search, token_by_token
-from clearhead.decoding.sentence import NO_PREFIX, Prefix, Sentence, length_batches, sentences_of
+from clearhead.decoding.sentence import Prefix, Sentence, length_batches, sentences_of
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.decoding.step import DecodingBatch, next_log_probs
 from clearhead.decoding.token_masks import AllowedTokens
@@ -64,6 +67,7 @@ class PlainEngine(ModuleEngine):
     def __init__(self, model: Transformer) -> None:
         require_searchable(model)
         super().__init__(model)
+        self.consults_neighbours = model.config.is_encoder_decoder
 
     @contextmanager
     def computing(self) -> Iterator[None]:
@@ -86,6 +90,7 @@ class PlainEngine(ModuleEngine):
         options: SearchOptions,
         prefixes: Sequence[Prefix] = (),
         required: Sequence[Required] = (),
+        neighbours: Sequence[Neighbours | None] = (),
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield the index of each source and its hypotheses, as `scheduler.search` does.
 
@@ -99,34 +104,35 @@ class PlainEngine(ModuleEngine):
         }
         if asked := next((name for name, is_asked in without.items() if is_asked), None):
             raise ConfigError(f"{asked} has no plain form; leave out plain")
-        prefixes = prefixes or [NO_PREFIX] * len(sources)
+        sentences = sentences_of(sources, max_lengths, prefixes, neighbours=neighbours)
         # A decoder alone reads texts of one length at a time.
         most = 0 if self.model.config.is_decoder_alone else options.config.batch_tokens
         for indices in length_batches(list(map(len, sources)), most):
-            own = [sources[index] for index in indices], [max_lengths[index] for index in indices]
-            groups = self._searched(*own, [prefixes[index] for index in indices], options)
-            yield from zip(indices, groups, strict=True)
+            batch = with_keys([sentences[index] for index in indices], self.keys_of)
+            yield from zip(indices, self._searched(batch, options), strict=True)
 
-    def _searched(
-        self, sources: list[list[int]], max_lengths: list[int], prefixes: list[Prefix], options: SearchOptions
-    ) -> list[list[Hypothesis]]:
+    def _searched(self, sentences: list[Sentence], options: SearchOptions) -> list[list[Hypothesis]]:
         config, model = options.config, self.model
+        allowed = AllowedTokens.of(model.config, config, self.parts)
         if options.sampling is not None:
-            return self._samples(sources, max_lengths, prefixes, options)
+            return self._samples(sentences, options.sampling, options.num_found, allowed)
         if config.beam_size == 1:
-            allowed = AllowedTokens.of(model.config, config, self.parts)
-            hypotheses = greedy_search(model, sources, max_lengths=max_lengths, prefixes=prefixes, allowed=allowed)
+            hypotheses = greedy_search(
+                model,
+                [list(sentence.source) for sentence in sentences],
+                max_lengths=[sentence.max_length for sentence in sentences],
+                prefixes=[sentence.prefix for sentence in sentences],
+                neighbours=[sentence.neighbours for sentence in sentences],
+                allowed=allowed,
+            )
             return [[hypothesis] for hypothesis in hypotheses]
-        return beam_search(self, sentences_of(sources, max_lengths, prefixes), config, num_best=options.num_best)
+        return beam_search(self, sentences, config, num_best=options.num_best)
 
     def _samples(
-        self, sources: list[list[int]], max_lengths: list[int], prefixes: list[Prefix], options: SearchOptions
+        self, sentences: list[Sentence], sampling: Sampling, count: int, allowed: AllowedTokens
     ) -> list[list[Hypothesis]]:
-        """Return the samples of each source, drawn one after the other."""
-        model, sampling = self.model, options.sampling
-        assert sampling is not None
-        allowed = AllowedTokens.of(model.config, options.config, self.parts)
-        sentences = sentences_of(sources, max_lengths, prefixes)
+        """Return the samples of each sentence, drawn one after the other."""
+        model, sources = self.model, [list(sentence.source) for sentence in sentences]
 
         def drawn(number: int) -> list[Hypothesis]:
             own = [torch.Generator().manual_seed(seed_of(sampling.seed, number, ids)) for ids in sources]
@@ -136,7 +142,7 @@ class PlainEngine(ModuleEngine):
 
             return token_by_token(model, DecodingBatch.encode(model, sources), sentences, allowed, pick)
 
-        return [list(samples) for samples in zip(*map(drawn, range(options.num_found)), strict=True)]
+        return [list(samples) for samples in zip(*map(drawn, range(count)), strict=True)]
 
 
 class PlainSlots:
@@ -151,6 +157,7 @@ class PlainSlots:
         self._model, self._beam_size = model, beam_size
         self._places: list[int] = []
         """The place in the batch of the sentence in each slot."""
+        self._neighbours: list[Neighbours | None] = []
         self._has_left = False
         self.source_lengths: list[int] = []
 
@@ -164,11 +171,12 @@ class PlainSlots:
         sources = [list(sentence.source) for sentence in encoded]
         self._batch = DecodingBatch.encode(self._model, sources, self._beam_size)
         self._places = list(range(len(sources)))
+        self._neighbours = [sentence.neighbours for sentence in encoded]
         self.source_lengths = list(map(len, sources))
 
     def leave(self, slot: int) -> None:
         """Free a slot; the sentence in the last slot moves there."""
-        leave_slot(slot, self._places, self.source_lengths)
+        leave_slot(slot, self._places, self._neighbours, self.source_lengths)
         self._has_left = True
 
     def step(self, active: Sequence[Beams]) -> list[Candidates]:
@@ -185,10 +193,11 @@ class PlainSlots:
             newest += [beams.newest[row] for row in rows]
             masks += [beams.masks[row] for row in rows]
             numbers += [slot * self._beam_size + row for row in range(len(beams.parents))]
+        near = [own for own in self._neighbours for _ in range(self._beam_size)]
         device = self._model.device
         # While all stay, what is of a sentence, such as the keys of its source, is not copied.
         kept = torch.tensor(self._places, device=device) if self._has_left else None
         self._batch.select(torch.tensor(parents, device=device), kept)
         self._places, self._has_left = list(range(len(active))), False
-        log_probs = next_log_probs(self._model, self._batch, torch.tensor(newest, device=device), masks)
+        log_probs = next_log_probs(self._model, self._batch, torch.tensor(newest, device=device), masks, near)
         return log_probs.numpy(force=True)[numbers]

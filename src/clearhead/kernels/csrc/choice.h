@@ -4,16 +4,8 @@
 
 #include <math.h>
 
+#include "neighbours.h"
 #include "products.h"
-#include "rows.h"
-
-/* Insert a value into the best ones, in descending order; equal values keep their order. */
-INLINE void insert(float *best, int32_t *ids, int64_t count, float value, int32_t id) {
-    int64_t at = count - 1;
-    for (; at > 0 && best[at - 1] < value; at--) best[at] = best[at - 1], ids[at] = ids[at - 1];
-    best[at] = value;
-    ids[at] = id;
-}
 
 /* A product of logits, with the tokens that they belong to. */
 typedef struct {
@@ -63,6 +55,7 @@ static void look_at(float *logits, int64_t first, int64_t size, const Vocabulary
     c->sum += sum_of(total);
     if (!v->ids && first <= c->wanted && c->wanted < first + size) c->logit = logits[c->wanted - first];
     if (c->all) memcpy(c->all + first, logits, size * sizeof *logits);
+    if (c->near) keep_logits(logits, first, size, v->ids ? v->ids + first : NULL, c);
 }
 
 /* Keep the best of a row's tokens that are left, by their logits in float32, which are computed as in fp32_block. */
@@ -134,6 +127,7 @@ static void choose_among(const Vocabulary *v, int64_t row, int64_t rows, int64_t
     int64_t padded = rounded(rows, 2 * TILE_ROWS), room = padded * LOGITS / (v->product->is_on_amx ? padded : rows);
     int64_t some = (room - LANES) / CHUNK * CHUNK;
     prepare_rows(v->product, x, rows, s);
+    for (int64_t i = 0; i < rows; i++) s->choices[row + i].next = 0;
     for (int64_t first = 0; first < v->count; first += some) {
         int64_t end = v->count - first < some ? v->count : first + some;
         multiply((Work){.product = v->product, .x = x, .rows = rows, .first = first / PANEL,
@@ -169,6 +163,13 @@ static void choose_roughly(const Stack *stack, const Tokens *t, int64_t rows, Sc
     }
 }
 
+/* Prepare a row whose sentence has neighbours. */
+static void begin_near(const Neighbours *near, int64_t beam, Choice *c) {
+    c->near = near;
+    c->beam = beam;
+    for (int64_t i = 0; i < near->num_tokens; i++) near->logits[beam * near->num_tokens + i] = -INFINITY;
+}
+
 /* Find the best tokens of each row, and their log-probabilities. */
 static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratch *s) {
     int64_t count = step->count, rows = step->num_rows;
@@ -176,6 +177,8 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
     for (int64_t row = 0; row < rows; row++) {
         s->choices[row].may_come = step->masks + step->mask[row] * step->vocab_size;
         if (step->log_probs) s->choices[row].all = step->log_probs + row * step->vocab_size;
+        const Neighbours *near = &step->slots[step->slot[row]].near;
+        if (near->num_keys) begin_near(near, step->beam[row], s->choices + row);
     }
     if (stack->rough.product.panels) choose_roughly(stack, t, rows, s);
     else
@@ -195,6 +198,7 @@ static void choose(const Stack *stack, const Tokens *t, const Step *step, Scratc
         for (int64_t i = 0; i < count; i++) c->best[i] = c->best[i] - c->largest - log_sum;
         for (int64_t i = 0; c->all && i < step->vocab_size; i++)
             c->all[i] = c->may_come[i] ? c->all[i] - c->largest - log_sum : -INFINITY;
+        if (c->near) mix(s->x + row * stack->d_model, stack->d_model, count, step->vocab_size, log_sum, c);
     }
 }
 

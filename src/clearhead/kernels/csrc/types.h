@@ -69,6 +69,18 @@ typedef struct {
     int64_t finds_best_alone; /* the best token of each row, without its log-probability, which is 0 instead */
 } Stack;
 
+/* Retrieved translations of similar sources, whose distribution is mixed in; see decoding/neighbours.py. */
+typedef struct {
+    const float *keys;     /* [key][D]: decoder states of the translations, as the output matrix reads them */
+    const int32_t *values; /* [key]: place in `tokens` of the token that follows */
+    const int32_t *tokens; /* all tokens that follow a key, ascending */
+    int64_t num_keys, num_tokens; /* 0 if there are none */
+    double weight, temperature;
+    float *logits; /* [beam][token of `tokens`], scratch */
+    float *shares; /* [token of `tokens`], scratch: their probabilities after the keys that are near */
+    float *scores; /* [key, in whole LANES], scratch */
+} Neighbours;
+
 /* A sentence in flight. The key-value histories of its beams form a tree: each key has a place and a link to the
  * place before it. So nothing is copied when a search reorders the beams, and places on no beam's path are reused. */
 typedef struct {
@@ -80,6 +92,7 @@ typedef struct {
     Product own;          /* logits of the tokens that only this sentence may use, with a shortlist */
     const int32_t *own_ids;
     int64_t num_own;
+    Neighbours near;
 } Slot;
 
 typedef struct {
@@ -181,6 +194,8 @@ typedef struct Choice {
     float logit;        /* its logit */
     const uint8_t *may_come; /* [token]: whether it is allowed; NULL if none is chosen */
     float *all; /* [token]: receives all logits, in the end log-probabilities; or NULL */
+    const Neighbours *near; /* of the sentence; NULL if it has none */
+    int64_t beam, next;     /* the row's place in the arrays of `near`, and its first token with a logit still to come */
 } Choice;
 
 #define MOST_LEFT 64 /* tokens that may be the best, at most; more are compared at once */
