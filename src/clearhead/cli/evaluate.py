@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from clearhead.cli.options import (
 )
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
+from clearhead.cli.search_options import MemoryOptions
 from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.config.choices import Tokenization
 from clearhead.errors import DataError
@@ -126,6 +127,7 @@ def evaluate(
     results: ResultOptions,
     gold: GoldOptions,
     decoding: TranslatorOptions,
+    memory: MemoryOptions,
 ) -> None:
     """Print BLEU and chrF (with 95 % intervals and sacreBLEU signatures), exact match and speed on a test set.
 
@@ -152,7 +154,9 @@ def evaluate(
     for path in (model, results.compare):
         if path is not None:
             model_directory(path)  # what is not there is refused before an hour of translating
-    evaluated, others = partial(_evaluated, given, text.swap, judging, gold, decoding), decoding.ensemble or ()
+    recalled = {**memory.settings, **memory.lookups(text.from_lang, text.to_lang)}
+    evaluated = partial(_evaluated, given, text.swap, judging, gold, decoding, recalled)
+    others = decoding.ensemble or ()
     if model is None:
         made_elsewhere = list(read_lines(text.hypothesis or "")) if text.pairs else given.sources
         evaluation = ModelEvaluation.of_texts(made_elsewhere, given.targets, intervals=True, **judging.settings)
@@ -168,6 +172,7 @@ def evaluate(
     typer.echo(as_json or "\n".join(evaluation.lines()))
     if model is not None and not others:
         changed = {"tokenize": judging.tokenize, "lowercase": judging.lowercase or None, **decoding.settings}
+        changed |= {"memory": memory.memory and [str(file) for file in memory.memory], **memory.settings}
         record_evaluation(
             model,
             model_sha256=evaluation.model_sha256,
@@ -187,6 +192,7 @@ def _evaluated(
     judging: JudgingOptions,
     gold: GoldOptions,
     decoding: TranslatorOptions,
+    recalled: Mapping[str, Any],
     path: Path,
     ensemble: Sequence[Path] = (),
 ) -> ModelEvaluation:
@@ -195,6 +201,7 @@ def _evaluated(
     from clearhead.translation.worker_pool import TranslatorTeam
 
     options: dict[str, Any] = {"name": given.name, **vars(gold), **judging.settings, **decoding.settings}
+    options |= recalled
     with TranslatorTeam.of(path, decoding.workers, device=decoding.device, ensemble=ensemble) as translator:
         evaluation = evaluate_model(translator, given.sources, given.targets, intervals=True, stage=progress, **options)
         if seems_swapped(translator, evaluation, given.sources, **decoding.settings):

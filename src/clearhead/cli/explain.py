@@ -27,6 +27,7 @@ from clearhead.cli.options import (
 )
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
+from clearhead.cli.search_options import MemoryOptions
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 from clearhead.runtime.installation import pip_install
@@ -157,6 +158,7 @@ def explain(
     asked: QuestionOptions,
     outputs: PictureOptions,
     decoding: ExplainOptions,
+    memory: MemoryOptions,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -199,7 +201,9 @@ def explain(
     is_other_told = other.bundle.tokenizer.tells_languages
     refuse_untold_language(other if is_other_told else translator, decoding.source_lang)  # one of two has to be
     shown: Explanation | ExplanationComparison | ModelWalk
-    shown = first = _explained(translator, text, asked, decoding.arguments)
+    recalled = memory.lookups(decoding.source_lang, decoding.target_lang)
+    arguments = {**decoding.arguments, **memory.settings, "neighbours": recalled.get("neighbours")}
+    shown = first = _explained(translator, text, asked, arguments)
     if asked.walk:
         from clearhead.paper.walk.model_walk import walk_of
 
@@ -207,9 +211,7 @@ def explain(
     if asked.is_comparison:
         from clearhead.inspection.compare import compare
 
-        second = _explained(
-            other, text if asked.compare_text is None else asked.compare_text, asked, decoding.arguments
-        )
+        second = _explained(other, text if asked.compare_text is None else asked.compare_text, asked, arguments)
         shown = compare(*_told_apart((first, second), models))
     if asked.ablate:
         shown = replace(first, ablation=_ablated(translator, text, asked.target, pairs, given(**decoding.settings)))

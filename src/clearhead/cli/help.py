@@ -20,7 +20,7 @@ PANELS = {
     "Metrics": "--metric --tokenize --lowercase",
     "Search": "--beam --length-penalty --nbest --diversity --prefix --sample --mbr --temperature --epsilon --top-k "
     "--top-p --seed",
-    "Terms and memory": "--terms --memory --fuzzy --reuse-from",
+    "Terms and memory": "--terms --memory --fuzzy --reuse-from --memory-weight",
     "Documents": "--paragraphs --skip-bad-units --only-missing",
     "Speed": "--batch-tokens --precision --shortlist --device --threads --workers",
     "More": "--split --as-is --protect-numbers --ensemble --report --alignments --align-by --gold-alignments "

@@ -40,7 +40,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--align-by", needs="--alignments FILE"),
         Rule("--quality", needs="--format jsonl"),
         Rule("--nbest", excludes="--only-if", why="which leaves some lines blank"),
-        Rule("--fuzzy, --reuse-from", needs="--memory FILE"),
+        Rule("--fuzzy, --reuse-from, --memory-weight", needs="--memory FILE"),
         Rule("--nbest", excludes="--memory", why="which has one translation for a line"),
         Rule("--prefix", excludes="--memory", why="whose translations are fixed"),
         Rule("--nbest, --diversity, --prefix, --alignments", excludes="a document", why="only with lines of text"),

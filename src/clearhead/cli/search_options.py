@@ -11,11 +11,10 @@ import typer
 from clearhead.cli.checks import given
 from clearhead.cli.console import notice
 from clearhead.cli.from_settings import option
-from clearhead.cli.options import DecodeSettings, OptionGroup, Sample
+from clearhead.cli.options import DecodeSettings, Sample
 from clearhead.config import Sampling
 
 if TYPE_CHECKING:
-    from clearhead.translation.memory import Lookup
     from clearhead.translation.terminology import Terms
     from clearhead.translation.translator import Translator
 
@@ -74,7 +73,46 @@ class SearchOptions(DecodeSettings):
         return {"num_best": self.nbest, "diversity": self.diversity or 0.0, "prefix": self.prefix}
 
 
-class TermOptions(OptionGroup):
+class MemoryOptions(DecodeSettings):
+    """A translation memory, and how much the model consults it."""
+
+    memory: list[str] | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="Translation memory: a .tmx or any other file of pairs, may be repeated; or a .sqlite file of `corpus "
+        "convert`. Translations of identical lines are reused, those of similar lines are repaired, shown, and "
+        "consulted by the model (docs/terms.md).",
+    )
+    memory_weight = option("decode.memory_weight", metavar="W", show_default="by similarity")
+
+    def lookups(self, from_lang: str | None, to_lang: str | None, least: float | None = None) -> dict[str, Any]:
+        """Read the translation memory, if there is one, and report the number of translations in it.
+
+        Args:
+            from_lang: Language of its sources, in files that name languages.
+            to_lang: Language of its translations.
+            least: Minimum similarity of a match, if given.
+
+        Returns:
+            The arguments `memory` and `neighbours` of `Translator.translate`; empty without a memory.
+
+        Raises:
+            ConfigError: As in `load_memory`, or if the similarity is not above 0 and at most 1.
+            DataError: As in `load_memory`.
+        """
+        if not self.memory:
+            return {}
+        from clearhead.translation.memory import LEAST_SIMILARITY
+        from clearhead.translation.memory_file import load_memory
+
+        memory = load_memory(self.memory, from_lang=from_lang, to_lang=to_lang)
+        lookup = partial(memory.match, least=LEAST_SIMILARITY if least is None else least)
+        lookup("")  # an impossible share is refused before anything is translated
+        notice(f"translation memory: {len(memory):,} translations")
+        return {"memory": lookup, "neighbours": memory.nearest}
+
+
+class TermOptions(MemoryOptions):
     """Terminology and translation memory."""
 
     terms: str | None = typer.Option(
@@ -83,13 +121,6 @@ class TermOptions(OptionGroup):
         help="Terminology: a .tsv with source term, tab, translation, and further columns with other accepted forms "
         "of the translation; or a .csv, .xlsx or .tbx with a header or languages. Translations use one of the forms "
         "for every term in their line; the number of terms met is reported on stderr (docs/terms.md).",
-    )
-    memory: list[str] | None = typer.Option(
-        None,
-        metavar="FILE",
-        help="Translation memory: a .tmx or any other file of pairs, may be repeated; or a .sqlite file of `corpus "
-        "convert`. Translations of identical lines are reused, those of similar lines are repaired or shown "
-        "(docs/terms.md).",
     )
     fuzzy: float | None = typer.Option(
         None,
@@ -107,9 +138,9 @@ class TermOptions(OptionGroup):
     )
 
     @property
-    def settings(self) -> dict[str, float]:
-        """The minimum similarity of repaired matches, as an argument of `Translator.translate`, if given."""
-        return {} if self.reuse_from is None else {"reuse_from": self.reuse_from}
+    def arguments(self) -> dict[str, Any]:
+        """The options about matches that were given, as arguments of `Translator.translate`."""
+        return given(reuse_from=self.reuse_from, **self.settings)
 
     def reader(
         self, decoding: Mapping[str, Any], from_lang: str | None, to_lang: str | None
@@ -135,21 +166,3 @@ class TermOptions(OptionGroup):
             return {"terms": Terms.load(path, from_lang=source, to_lang=target)}
 
         return read
-
-    def lookup(self, from_lang: str | None, to_lang: str | None) -> Lookup | None:
-        """Read the translation memory, if there is one, and report the number of translations in it.
-
-        Raises:
-            ConfigError: As in `load_memory`, or if the similarity is not above 0 and at most 1.
-            DataError: As in `load_memory`.
-        """
-        if not self.memory:
-            return None
-        from clearhead.translation.memory import LEAST_SIMILARITY
-        from clearhead.translation.memory_file import load_memory
-
-        memory = load_memory(self.memory, from_lang=from_lang, to_lang=to_lang)
-        lookup = partial(memory.match, least=LEAST_SIMILARITY if self.fuzzy is None else self.fuzzy)
-        lookup("")  # an impossible share is refused before anything is translated
-        notice(f"translation memory: {len(memory):,} translations")
-        return lookup

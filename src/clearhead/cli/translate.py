@@ -77,9 +77,10 @@ def translate(
     from clearhead.translation.worker_pool import TranslatorTeam
 
     arguments: dict[str, Any] = {**outputs.arguments(search.nbest), **search.translate_arguments}
-    arguments |= {**decoding.settings, **terms.settings}
+    arguments |= {**decoding.settings, **terms.arguments}
     languages, workers = (documents.from_lang, documents.to_lang), decoding.workers
-    memory, read_terms = terms.lookup(*languages), terms.reader(decoding.settings, *languages)
+    recalled, read_terms = terms.lookups(*languages, terms.fuzzy), terms.reader(decoding.settings, *languages)
+    memory, arguments["neighbours"] = recalled.get("memory"), recalled.get("neighbours")
 
     def load() -> AbstractContextManager[Translator]:
         return TranslatorTeam.of(model, workers, device=decoding.device, ensemble=decoding.ensemble or ())

@@ -238,6 +238,7 @@ def _translate(
     only_missing = document.keeps_finished if options.only_missing is None else options.only_missing
     terms, settings = settings.get("terms"), {**settings}
     reuse_from = settings.pop("reuse_from", None)  # of no effect on the translations in a journal
+    neighbours = settings.pop("neighbours", None)
     lines = lines_to_translate(
         document,
         only_missing=only_missing,
@@ -248,7 +249,8 @@ def _translate(
     with open_output(output) as out:
         journal = None
         if output is not None and _is_lasting(output):
-            journal = TranslationJournal(journal_path(output), origin_of(translator, **settings), notice=notice)
+            origin = origin_of(translator, consults=neighbours is not None, **settings)
+            journal = TranslationJournal(journal_path(output), origin, notice=notice)
             if done := sum(line in journal.translations for line in lines):
                 notice(f"{name}: going on, {done:,} of {len(lines):,} lines are in {journal.path}")
         with _going_on_later(journal):
@@ -259,6 +261,7 @@ def _translate(
                     name=name,
                     only_missing=only_missing,
                     memory=memory,
+                    neighbours=neighbours,
                     reuse_from=reuse_from,
                     journal=journal,
                     chunk_lines=CHUNK_LINES * workers,

@@ -9,6 +9,7 @@ from typing import Literal
 from clearhead.config import DecodeConfig
 from clearhead.decoding.beam_search import BeamStep, beam_search
 from clearhead.decoding.engine import Engine
+from clearhead.decoding.neighbours import Neighbours
 from clearhead.decoding.rules import Hypothesis, length_limits, rank_penalty
 from clearhead.decoding.sentence import Prefix, Sentence
 
@@ -67,7 +68,13 @@ class BeamTree:
         return tuple(reversed(numbers))
 
 
-def record_search(engine: Engine, source: Sequence[int], config: DecodeConfig, prefix: Prefix) -> BeamTree:
+def record_search(
+    engine: Engine,
+    source: Sequence[int],
+    config: DecodeConfig,
+    prefix: Prefix,
+    neighbours: Neighbours | None = None,
+) -> BeamTree:
     """Run the plain beam search and return all hypotheses that it considered.
 
     With a beam of 1 (greedy search) scores are not length-normalized; otherwise hypotheses are ranked with the length
@@ -78,11 +85,12 @@ def record_search(engine: Engine, source: Sequence[int], config: DecodeConfig, p
         source: Source ids, ended by `eos_id`; for a decoder alone, the ids of the text to continue.
         config: The decode settings.
         prefix: Prefix of the translation.
+        neighbours: Pairs that it consults, with keys.
     """
     steps: list[BeamStep] = []
     [max_length] = length_limits(engine.model.config, config, [source], [prefix])
     with engine.computing():
-        sentence = Sentence(0, list(source), max_length, prefix)
+        sentence = Sentence(0, list(source), max_length, prefix, neighbours=neighbours)
         [[best]] = beam_search(engine, [sentence], config, observer=steps.append)
     nodes: list[BeamNode] = []
     before: dict[int, int] = {}  # node number of each hypothesis of the previous step

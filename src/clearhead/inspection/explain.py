@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -20,6 +21,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.inspection.beam_tree import record_search
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.forward_pass import AS_IT_IS, ModelPass, numbers
+from clearhead.inspection.neighbours import consulted_pairs
 from clearhead.inspection.token_steps import NUM_CANDIDATES, LensStep, Step, lens, steps_of
 from clearhead.inspection.tokens import Reader, Span
 from clearhead.kernels.plain_code import plain_code
@@ -27,6 +29,7 @@ from clearhead.runtime.pytorch import has_pytorch
 from clearhead.text.placeholder_masking import protect, protect_target
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import alignment_head
+from clearhead.translation.memory import Retrieve
 from clearhead.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ def explain(
     *,
     top: int = NUM_CANDIDATES,
     search: bool = True,
+    neighbours: Retrieve | None = None,
     plain: bool = False,
     **settings: Unpack[DecodeChanges],
 ) -> Explanation:
@@ -61,6 +65,8 @@ def explain(
         target: A translation to explain; if not given, the model searches for its own with its own decode settings.
         top: Number of most probable tokens recorded at each step.
         search: Whether to record the model's search as well.
+        neighbours: Returns the pairs of a memory most similar to a text, which the search consults, as for
+            `Translator.translate`.
         plain: Translate and score by the readable code alone, so that changes of it count.
         **settings: Fields of `DecodeConfig` that replace the model's own, such as `beam_size=8`.
 
@@ -74,20 +80,24 @@ def explain(
     _require_explainable(translator, text, target)
     if plain:
         with plain_code():
-            return explain(translator.plain, text, target, top=top, search=search, **settings)
+            return explain(translator.plain, text, target, top=top, search=search, neighbours=neighbours, **settings)
     config, shape, tokenizer = translator.decode_config(settings), translator.bundle.config, translator.bundle.tokenizer
-    line, has_decoder = _line(translator, text, target, config, settings), shape.num_decoder_layers > 0
-    target_ids, score = line.target_ids, 0.0
+    line = _line(translator, text, target, config, settings, neighbours)
+    has_decoder, near = shape.num_decoder_layers > 0, consulted_pairs(translator, line.text, neighbours, settings)
+    target_ids, score, engine = line.target_ids, 0.0, partial(translator.engines.of, "fp32")
     if has_decoder:
         [score] = translator.score([line.text], [line.translation], **settings)
     tree = None
     if has_decoder and (search or target is None):
-        tree = record_search(translator.engines.of("fp32"), line.source_ids, config, given_prefix(line.given))
+        pairs = None if near is None else near.neighbours
+        tree = record_search(engine(), line.source_ids, config, given_prefix(line.given), pairs)
         searched_ids = list(tree.hypothesis.tokens)
         searched = searched_ids[len(line.given) :]
         if target is None and searched_ids != target_ids and line.reader.text(searched) == line.translation:
             # The search may tokenize the text differently from the tokenizer; explain the tokens of the search.
             target_ids, score = searched_ids, tree.hypothesis.log_prob
+            if near is not None:  # the search's is that of the mixture
+                [score] = engine().score([line.source_ids], [target_ids])
     # The module computes where it can, because only it has states, queries and keys.
     compute = _with_module if has_pytorch() else _with_engine
     computed = compute(translator, line.reader, line.source_ids, target_ids, top)
@@ -112,6 +122,7 @@ def explain(
         norms=computed.norms,
         model=model_facts(translator.bundle, translator.path, config),
         alignment_head=alignment_head(translator.bundle),
+        memory=None if near is None else near.over(engine(), line.source_ids, target_ids),
         reader=line.reader,
         model_pass=computed.model_pass,
     )
@@ -155,7 +166,12 @@ class _Line:
 
 
 def _line(
-    translator: Translator, text: str, target: str | None, config: DecodeConfig, settings: DecodeChanges
+    translator: Translator,
+    text: str,
+    target: str | None,
+    config: DecodeConfig,
+    settings: DecodeChanges,
+    neighbours: Retrieve | None,
 ) -> _Line:
     """Return a line and the translation to explain: the given one, otherwise that of the model."""
     pairs, tokenizer = translator.pair_encoder, translator.bundle.tokenizer
@@ -173,7 +189,7 @@ def _line(
     _require_at_most(config.max_input_tokens, source_ids, "text")
     if target is None and has_decoder:
         whole: Any = {**settings, **AS_IT_IS}
-        target = translator.translate([text], scores=False, **whole)[0].text
+        target = translator.translate([text], scores=False, neighbours=neighbours, **whole)[0].text
     target = target or ""
     _, [target_ids] = pairs.encode(parts, [target], config)
     if not has_decoder:

@@ -26,6 +26,7 @@ from clearhead.inspection.heads import (
     projections,
     relative_positions,
 )
+from clearhead.inspection.neighbours import ConsultedMemory
 from clearhead.inspection.page import (
     MAX_PAGE_WEIGHTS,
     framed,
@@ -124,6 +125,8 @@ class Explanation:
     """Attention head used for word alignment: the one chosen for the model, or the mean of all heads."""
     ablation: Ablation | None = field(default=None, repr=False)
     """Effect of each head on the translation; None if not requested."""
+    memory: ConsultedMemory | None = field(default=None, repr=False)
+    """What similar pairs of a memory said at each step; None if none was consulted."""
     reader: Reader | None = field(default=None, repr=False)
     """Converts the tokens of `search` to text."""
     model_pass: ModelPass | None = field(default=None, repr=False)
@@ -286,6 +289,7 @@ class Explanation:
             "residual_norms": {side: plain(norms) for side, norms in self.norms.items()},
             "search": None if self.search is None else self.to_search(),
             "attribution": None if self.attribution is None else self.attribution.to_dict(array),
+            **({} if self.memory is None else {"memory": self.memory.to_dict()}),
             "ablation": None if self.ablation is None else self.ablation.to_dict(),
             "vectors": self._vectors() if packed and with_vectors and self.model_pass is not None else None,
         }

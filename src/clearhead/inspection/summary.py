@@ -46,9 +46,22 @@ def summary_lines(explanation: Explanation) -> list[str]:
     lines += ["", *("  ".join([*map(str.ljust, row, widths), row[-1]]).rstrip() for row in rows)]
     if (more := len(explanation.steps) - _MOST_STEPS) > 0:
         lines.append(f"and {more:,} more steps; --format json has them all")
-    lines += _search_lines(explanation) + _head_lines(explanation)
+    lines += _memory_lines(explanation) + _search_lines(explanation) + _head_lines(explanation)
     if explanation.ablation is not None:
         lines += ["", "without each head, the one missed most first", *explanation.ablation.lines()]
+    return lines
+
+
+def _memory_lines(explanation: Explanation) -> list[str]:
+    """Return the pairs that the model consulted, and the tokens for which each spoke most."""
+    if (memory := explanation.memory) is None:
+        return []
+    lines = ["", f"similar pairs of the memory, with a weight of {memory.weight:.0%}, and the tokens they spoke for:"]
+    said = list(zip(explanation.target_tokens, memory.steps, strict=True))
+    for number, pair in enumerate(memory.pairs):
+        tokens = [f"{visible(token)} {step.probability:.0%}" for token, step in said if step.pair == number]
+        lines.append(f"  {pair.similarity:.0%}  {printable(pair.source)} -> {printable(pair.target)}")
+        lines.append(f"       {', '.join(tokens) or 'none'}")
     return lines
 
 

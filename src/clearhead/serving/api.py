@@ -47,7 +47,6 @@ from clearhead.serving.schemas import (
 )
 from clearhead.serving.service import Service
 from clearhead.serving.text_translation import translate_html, translate_texts
-from clearhead.translation.memory import Lookup
 from clearhead.translation.result import Translation, translation_object
 
 router = APIRouter(responses=REFUSALS)
@@ -215,20 +214,20 @@ class _TranslateWork:
         given = body.terms
         terms = given_terms(given, service.config) if isinstance(given, list) else service.terms(choice, given)
         options = {"beam_size": max(beam, body.num_best), "protect_numbers": body.protect_numbers}
-        return {**options, "terms": terms, "memory": memory, "reuse_from": body.reuse_from, **choice.settings}
+        return {**options, "terms": terms, **memory, "reuse_from": body.reuse_from, **choice.settings}
 
-    def _memory(self, choice: Choice) -> Lookup | None:
-        """Return the translation memory whose matches are reused, if any.
+    def _memory(self, choice: Choice) -> dict[str, Any]:
+        """Return the functions of the translation memory that is used, as `Service.memory` does; empty for none.
 
         Raises:
             HTTPError: If the request demands the memory and it cannot be used.
         """
         memory, is_one = self.service.memory(choice, self.job, self.body.fuzzy), self.body.num_best == 1
-        if self.body.memory and memory is None:
+        if self.body.memory and not memory:
             raise bad_request("there is no translation memory for these languages")
         if self.body.memory and not is_one:
             raise bad_request("what a translation memory has is one translation; ask for one (num_best)")
-        return memory if is_one and self.body.memory is not False else None
+        return memory if is_one and self.body.memory is not False else {}
 
 
 def _scores(service: Service, choice: Choice, body: ScoreRequest, job: Job) -> list[float]:

@@ -11,6 +11,7 @@ from threading import Condition
 
 from clearhead.config import DecodeConfig
 from clearhead.decoding import Engine, Hypothesis, Prefix, Required, SearchOptions, length_limits
+from clearhead.decoding.neighbours import Neighbours
 from clearhead.decoding.rules import BEAMS_OF_TERMS, check_ids
 from clearhead.decoding.sentence import Sentence, sentences_of
 from clearhead.serving.batches import Batches, Search
@@ -129,6 +130,7 @@ class SharedSearch:
             on_progress: Callable[[int], None] | None = None,
             prefixes: Sequence[Prefix] = (),
             required: Sequence[Required] = (),
+            neighbours: Sequence[Neighbours | None] = (),
         ) -> list[list[Hypothesis]]:
             most_required = max((forms.num_tokens for forms in required), default=0)
             # Round up to a power of two, so that searches with nearly as many share a batch.
@@ -137,7 +139,7 @@ class SharedSearch:
             # The search sees token ids only: neither languages nor normalization nor segmentation matter to it.
             options = replace(options, config=_of_tokens(options.config))
             are_default = default is not None and replace(options, shortlist=None) == SearchOptions(_of_tokens(default))
-            sentences = sentences_of(sources, max_lengths, prefixes, required)
+            sentences = sentences_of(sources, max_lengths, prefixes, required, neighbours)
             hypotheses = self._search(job, Search(engine, sentences, options, are_default))
             if on_progress is not None and sources:
                 on_progress(len(sources))
@@ -174,4 +176,5 @@ class SharedSearch:
 
 
 def _of_tokens(config: DecodeConfig) -> DecodeConfig:
-    return config.model_copy(update={"source_lang": None, "target_lang": None, "split": "auto", "familiar": True})
+    others = {"source_lang": None, "target_lang": None, "split": "auto", "familiar": True, "memory_weight": None}
+    return config.model_copy(update=others)

@@ -276,8 +276,8 @@ def _translate(
     """Return the translation of each text, with its alternatives."""
     translator = service.translator(choice, job)
     # A memory match is a single translation; with alternatives the model translates.
-    memory = None if form == "text" and num_alternatives else service.memory(choice, job)
-    known = {**choice.settings, "terms": service.terms(choice), "memory": memory}
+    memory = {} if form == "text" and num_alternatives else service.memory(choice, job)
+    known = {**choice.settings, "terms": service.terms(choice), **memory}
     if form == "html":
         return [translate_html(translator, text, **known) for text in texts]
     num_best = num_alternatives + 1
@@ -355,7 +355,7 @@ def _filled(service: Service, upload: _Upload, job: Job, report: TranslationRepo
         if choice is None:
             return None
         options: dict[str, Any] = {"name": name, "only_missing": only_missing, "quality": True, **choice.settings}
-        options |= {"terms": service.terms(choice), "memory": service.memory(choice, job)}
+        options |= {"terms": service.terms(choice), **service.memory(choice, job)}
         translated = translate_document(service.translator(choice, job), document, **options)
         report.add_document(translated, name=name, remarks=document.remarks)
         return document.filled(fillings(translated))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from threading import BoundedSemaphore, Lock
+from typing import Any
 
 from clearhead.config import DecodeConfig, ServeConfig
 from clearhead.errors import ClearheadError, DataError
@@ -29,7 +30,6 @@ from clearhead.serving.model_choice import Choice
 from clearhead.serving.models import Models, ModelSource, ServedModel, load_model
 from clearhead.serving.search_process import SearchProcess, SearchProcesses
 from clearhead.serving.terms_and_memories import Resources
-from clearhead.translation.memory import Lookup
 from clearhead.translation.result import MemoryMatch
 from clearhead.translation.terminology import Terms
 from clearhead.translation.translator import Translator, searching_by
@@ -288,8 +288,10 @@ class Service:
             return self.resources.named_terms(name)
         return self.resources.terms(choice.model, choice.source, choice.target)
 
-    def memory(self, choice: Choice, job: Job, least: float | None = None) -> Lookup | None:
-        """Return the lookup function of the translation memory for a model and its languages; None without a memory.
+    def memory(self, choice: Choice, job: Job, least: float | None = None) -> dict[str, Any]:
+        """Return the functions of the translation memory for a model and its languages; empty without a memory.
+
+        They are keyword arguments of `Translator.translate`.
 
         Args:
             choice: The model and languages.
@@ -298,21 +300,30 @@ class Service:
         """
         memory = self.resources.memory(choice.model, choice.source, choice.target)
         if memory is None:
-            return None
+            return {}
 
-        def match(text: str, /, *, context: str | None = None) -> MemoryMatch | None:
+        @contextmanager
+        def looking_up() -> Iterator[None]:
             job.require_time()
             try:
-                if least is None:
-                    return memory.exact(text, context=context)
-                return memory.match(text, least, context=context)
+                yield
             except DataError as error:  # the file is damaged, or locked for long; clients need not know its path
                 log_event(logging.ERROR, event="memory", result="unreadable", error=str(error))
                 raise HTTPError(
                     HTTPStatus.SERVICE_UNAVAILABLE, "the translation memory of this server cannot be read"
                 ) from None
 
-        return match
+        def match(text: str, /, *, context: str | None = None) -> MemoryMatch | None:
+            with looking_up():
+                if least is None:
+                    return memory.exact(text, context=context)
+                return memory.match(text, least, context=context)
+
+        def nearest(text: str) -> Sequence[MemoryMatch]:
+            with looking_up():
+                return memory.nearest(text)
+
+        return {"memory": match, "neighbours": nearest}
 
     def translator(self, choice: Choice, job: Job) -> Translator:
         """Return the translator of a model, which searches in the batches shared with other requests."""

@@ -26,7 +26,7 @@ from clearhead.translation.alignment import alignment_head
 from clearhead.translation.journal import TranslationJournal
 from clearhead.translation.markup_restoration import places_markup
 from clearhead.translation.match_repair import NO_REPAIRS, MatchRepairer
-from clearhead.translation.memory import Lookup, match_of
+from clearhead.translation.memory import Lookup, Retrieve, match_of
 from clearhead.translation.quality import Calibration, calibration_of
 from clearhead.translation.result import TERM_REASONS, MemoryMatch, Translation, join_translations
 from clearhead.translation.terminology import Terms
@@ -77,6 +77,7 @@ def translate_document(
     mbr: int | None = None,
     terms: Terms | None = None,
     memory: Lookup | None = None,
+    neighbours: Retrieve | None = None,
     reuse_from: float | None = None,
     journal: TranslationJournal | None = None,
     chunk_lines: int = CHUNK_LINES,
@@ -106,6 +107,7 @@ def translate_document(
         terms: Terms that translations must use.
         memory: Returns the translation memory's match for a segment; a segment with a reused match is not translated.
             Of different translations of its source, that of the same context or between the same segments is taken.
+        neighbours: Returns the pairs most similar to a text, which the model consults, as for `Translator.translate`.
         reuse_from: Minimum similarity of a match that is repaired and reused, as for `Translator.translate`.
         journal: Finished translations are read from it and appended to it; opened with `origin_of` the same
             translator and settings.
@@ -119,18 +121,9 @@ def translate_document(
         DataError: As `Translator.translate`; or if the journal cannot be written.
         ModelError: As `Translator.translate`.
     """
-    translate = partial(
-        translator.translate,
-        scores=scores,
-        quality=quality or only_if is not None,
-        sampling=sampling,
-        mbr=mbr,
-        terms=terms,
-        plain=plain,
-        one_line=True,
-        name=name,
-        **settings,
-    )
+    search = partial(translator.translate, sampling=sampling, mbr=mbr, terms=terms, neighbours=neighbours, **settings)
+    is_judged = quality or only_if is not None
+    translate = partial(search, scores=scores, quality=is_judged, plain=plain, one_line=True, name=name)
     translate([])  # reject invalid settings before any work
     target_lang = translator.decode_config(settings).target_lang
     translates = partial(translator.translates, terms=terms)
@@ -273,6 +266,7 @@ def origin_of(
     mbr: int | None = None,
     terms: Terms | None = None,
     plain: bool = False,
+    consults: bool = False,
     **settings: Unpack[DecodeChanges],
 ) -> dict[str, object]:
     """Return everything that determines the translations of a `TranslationJournal`; batch size does not.
@@ -285,6 +279,7 @@ def origin_of(
         mbr: Samples drawn of each line for minimum Bayes risk decoding.
         terms: Terms that translations must use.
         plain: Whether the readable code alone searches and scores.
+        consults: Whether the model consults a memory; which pairs it has is not compared.
         **settings: Fields of `DecodeConfig`, as for `Translator.translate`.
 
     Raises:
@@ -305,6 +300,7 @@ def origin_of(
         "sampling": None if sampling is None else sampling.model_dump(mode="json"),
         "mbr": mbr,
         **({"plain": True} if plain else {}),
+        **({"consults": True} if consults else {}),
         **({} if terms is None else {"terms": [[term.source, *term.forms] for term in terms.terms]}),
     }
 

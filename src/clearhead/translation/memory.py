@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol, Self
 
@@ -26,6 +26,11 @@ from clearhead.text.quality_flags import missing_placeholders
 from clearhead.text.unicode_forms import normalized
 from clearhead.translation.result import MemoryMatch, MemoryUse, Translation
 from clearhead.translation.terminology import term_words
+
+Matches = list[MemoryMatch]
+Retrieve = Callable[[str], Sequence[MemoryMatch] | None]
+"""A function that returns the entries of a memory that are most similar to a text, best first, such as
+`TranslationMemory.nearest`."""
 
 
 class Lookup(Protocol):
@@ -42,6 +47,11 @@ class Lookup(Protocol):
 
 LEAST_SIMILARITY = 0.75
 """Minimum similarity of a match, unless another one is given."""
+
+MOST_NEIGHBOURS = 4
+"""Pairs that the model consults for a sentence, at most."""
+LEAST_OF_NEIGHBOURS = 0.5
+"""Minimum similarity of a pair that the model consults."""
 
 MOST_WORDS = 2_000
 """Maximum words of a text for similar matches; longer ones match exactly alone: comparing takes quadratic time."""
@@ -159,12 +169,26 @@ class TranslationMemory:
         require_share(least)
         if (exact := self.exact(text, context=context)) is not None:
             return exact
-        best = self._most_similar(comparable(text), least)
-        if best is None:
-            return None
-        source = self._sources[best[1]]
-        uses = tuple(self._uses.get(source, ()))
-        return MemoryMatch(self._originals[source], self._targets[source], round(best[0], 4), uses=uses)
+        best = self._most_similar(comparable(text), least, 1)
+        return self._matches(best)[0] if best else None
+
+    def nearest(self, text: str, /, count: int = MOST_NEIGHBOURS, least: float = LEAST_OF_NEIGHBOURS) -> Matches:
+        """Return the most similar entries, best first, an exact match among them, for `Translator.translate`.
+
+        Args:
+            text: A line, or a sentence.
+            count: Maximum number of entries.
+            least: Minimum similarity, above 0.
+        """
+        return self._matches(self._most_similar(comparable(text), least, count))
+
+    def _matches(self, found: Iterable[tuple[float, int]]) -> Matches:
+        matches = []
+        for similarity, number in found:
+            key = self._sources[number]
+            uses = tuple(self._uses.get(key, ()))
+            matches.append(MemoryMatch(self._originals[key], self._targets[key], round(similarity, 4), uses=uses))
+        return matches
 
     def exact(self, text: str, /, *, context: str | None = None) -> MemoryMatch | None:
         """Return the entry whose source equals a text, apart from white space at its ends; None if there is none.
@@ -185,11 +209,11 @@ class TranslationMemory:
         by_context, uses = self._in_context.get(key, {}), tuple(self._uses.get(key, ()))
         return exact_match(text, self._originals[key], target, by_context, context, uses)
 
-    def _most_similar(self, text: str, least: float) -> tuple[float, int] | None:
+    def _most_similar(self, text: str, least: float, count: int) -> list[tuple[float, int]]:
         unknown = len(self._ids)
         words = [self._ids.get(word.text, unknown) for word in term_words(text)]
         if not 0 < len(words) <= MOST_WORDS:
-            return None
+            return []
         common = np.zeros(len(self), dtype=np.int32)
         for word, times in Counter(words).items():
             if word != unknown:
@@ -197,7 +221,8 @@ class TranslationMemory:
         bounds = np.minimum(common, self._lengths) / np.maximum(self._lengths, len(words))
         near = np.flatnonzero(bounds >= least - ROUNDING)
         nearest = near[np.lexsort((-near, -bounds[near]))].tolist()
-        return closest(words, (Candidate(bounds[number], number, self._words[number]) for number in nearest), least)
+        candidates = (Candidate(bounds[number], number, self._words[number]) for number in nearest)
+        return closest(words, candidates, least, count)
 
 
 def require_share(least: float) -> None:
@@ -210,26 +235,29 @@ def require_share(least: float) -> None:
         raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
 
 
-def closest(words: Sequence[int], candidates: Iterable[Candidate], least: float) -> tuple[float, int] | None:
-    """Return the similarity and number of the most similar candidate, of equal ones the last number; None if none is.
+def closest(
+    words: Sequence[int], candidates: Iterable[Candidate], least: float, count: int = 1
+) -> list[tuple[float, int]]:
+    """Return similarity and number of the most similar candidates, best first; of equal ones the last number first.
 
     Args:
         words: The numbers of the words of a text.
         candidates: The candidates, those with the highest bounds first.
         least: Minimum similarity.
+        count: Maximum number of candidates returned.
     """
     from rapidfuzz.distance import Levenshtein
 
-    best: tuple[float, int] | None = None
+    best: list[tuple[float, int]] = []
     for bound, number, others in candidates:
-        if best is not None and bound < best[0]:
+        to_beat = best[-1][0] if len(best) == count else least
+        if len(best) == count and bound < to_beat:
             break
         longest = max(len(words), len(others))
-        least_same = math.ceil(((least if best is None else best[0]) - ROUNDING) * longest)
+        least_same = math.ceil((to_beat - ROUNDING) * longest)
         same = Levenshtein.similarity(words, others, score_cutoff=least_same)  # 0 below the cutoff
-        candidate = same / longest, number
-        if same >= least_same and (best is None or candidate > best):
-            best = candidate
+        if same >= least_same:
+            best = sorted([*best, (same / longest, number)], reverse=True)[:count]
     return best
 
 

@@ -35,11 +35,14 @@ from clearhead.formats.memory_database import (
     opened_memory,
 )
 from clearhead.translation.memory import (
+    LEAST_OF_NEIGHBOURS,
     LEAST_SIMILARITY,
+    MOST_NEIGHBOURS,
     MOST_USES,
     MOST_WORDS,
     ROUNDING,
     Candidate,
+    Matches,
     TranslationMemory,
     closest,
     comparable,
@@ -128,17 +131,32 @@ class MemoryFile:
         with self._using():
             if (exact := self.exact(text, context=context)) is not None:
                 return exact
-            words = _words(comparable(text))
-            if not 0 < len(words) <= MOST_WORDS:
-                return None
+            found = self.nearest(text, 1, least)
+            return found[0] if found else None
+
+    def nearest(self, text: str, /, count: int = MOST_NEIGHBOURS, least: float = LEAST_OF_NEIGHBOURS) -> Matches:
+        """Return the most similar entries, as `TranslationMemory.nearest`.
+
+        Args:
+            text: A line, or a sentence.
+            count: Maximum number of entries.
+            least: Minimum similarity, above 0.
+
+        Raises:
+            DataError: As `match`.
+        """
+        words = _words(comparable(text))
+        if not 0 < len(words) <= MOST_WORDS:
+            return []
+        with self._using():
             numbers = self._numbers(words)
             own = [numbers.get(_blob(word[:1]), -1) for word in words]
             candidates = self._candidates([numbers.get(_blob(word)) for word in words], least)
-            best = closest(own, candidates, least)
-            if best is None:
-                return None
-            source, pairs, uses = self._entry(best[1])
-            return MemoryMatch(source, pairs[-1][0], round(best[0], 4), uses=uses)
+            found = [(similarity, self._entry(number)) for similarity, number in closest(own, candidates, least, count)]
+        return [
+            MemoryMatch(source, pairs[-1][0], round(similarity, 4), uses=uses)
+            for similarity, (source, pairs, uses) in found
+        ]
 
     def exact(self, text: str, /, *, context: str | None = None) -> MemoryMatch | None:
         """Return the entry whose source equals a text, as `TranslationMemory.exact`.

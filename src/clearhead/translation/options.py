@@ -8,7 +8,7 @@ from typing import Any
 
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError
-from clearhead.translation.memory import Lookup
+from clearhead.translation.memory import Lookup, Retrieve
 from clearhead.translation.terminology import Terms
 
 
@@ -32,6 +32,9 @@ class TranslateOptions:
     terms: Terms | None = field(default=None, metadata=_type(Terms | None, "a clearhead.Terms"))
     memory: Lookup | None = field(
         default=None, metadata=_type(Callable | None, "a function, such as the method match of a translation memory")
+    )
+    neighbours: Retrieve | None = field(
+        default=None, metadata=_type(Callable | None, "a function, such as the method nearest of a translation memory")
     )
     reuse_from: float | None = field(default=None, metadata=_type(int | float | None, "a number"))
     scores: bool = field(default=True, metadata=_type(bool, "True or False"))

@@ -80,7 +80,7 @@ class PairEncoder:
         Raises:
             DataError: If one is not text, or contains an unpaired surrogate.
         """
-        pairs = self._tokenized(parts, targets, config)
+        pairs = self.tokenized(parts, targets, config)
         return [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
 
     def read(
@@ -102,7 +102,7 @@ class PairEncoder:
         sources, targets = require_texts(sources, "sources"), require_texts(targets, "targets")
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
-        pairs = self._tokenized(self.split_sources(sources, config.target_lang, name=name), targets, config)
+        pairs = self.tokenized(self.split_sources(sources, config.target_lang, name=name), targets, config)
         for number, pair in enumerate(pairs, start=1):
             if (longest := max(len(pair.source_ids), len(pair.target_ids))) > config.max_input_tokens:
                 raise DataError(
@@ -138,9 +138,10 @@ class PairEncoder:
             for pair in self.read(sources, targets, config, name=name)
         ]
 
-    def _tokenized(
+    def tokenized(
         self, parts: Sequence[tuple[str | None, str]], targets: Sequence[str], config: DecodeConfig
     ) -> list[GivenPair]:
+        """Return pairs with their ids; the arguments are those of `encode`."""
         num_signs, numbers = self.tokenizer.num_placeholders, config.protect_numbers
         pairs = []
         for (language, text), target in zip(parts, targets, strict=True):

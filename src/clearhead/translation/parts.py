@@ -12,7 +12,7 @@ from clearhead.config import DecodeChanges
 from clearhead.text.languages import split_tag
 from clearhead.text.sentence_splitting import space_before
 from clearhead.tokenizers import require_texts
-from clearhead.translation.memory import Lookup, left_to_translate, matches_of
+from clearhead.translation.memory import Lookup, Retrieve, left_to_translate, matches_of
 from clearhead.translation.options import TranslateOptions
 from clearhead.translation.result import Translation
 from clearhead.translation.segment import SegmentedLine
@@ -60,6 +60,7 @@ def translate_parts(
     num_best: int = 1,
     terms: Terms | None = None,
     memory: Lookup | None = None,
+    neighbours: Retrieve | None = None,
     reuse_from: float | None = None,
     alignments: bool = False,
     quality: bool = False,
@@ -76,6 +77,7 @@ def translate_parts(
         num_best: As for `Translator.translate`, like the following arguments.
         terms: Terms that translations must use.
         memory: Looks a line up in a translation memory.
+        neighbours: Returns the pairs most similar to a text.
         reuse_from: Minimum similarity of a match that is repaired and reused.
         alignments: Align the words of each part with those of its translation.
         quality: Estimate the quality of each part's translation.
@@ -97,7 +99,8 @@ def translate_parts(
         for part in ([] if repairer.needs_model(lines[number], matches.get(number)) else _sentences(number, line, tags))
         or [_Part(number, 0, len(lines[number]), lines[number])]
     ]
-    translate = partial(translator.translate, num_best=num_best, terms=terms, alignments=alignments, quality=quality)
+    consulting = partial(translator.translate, num_best=num_best, terms=terms, neighbours=neighbours)
+    translate = partial(consulting, alignments=alignments, quality=quality)
     of_sentences: DecodeChanges = {**settings, "split": "never", "familiar": False}
     written = ""  # translation so far of the current line
     for group in _growing(parts):

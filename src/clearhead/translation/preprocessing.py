@@ -42,7 +42,7 @@ class Preprocessor:
         self._tokenizer = tokenizer
         self._config = config
         self._trained = trained
-        self._normalize = Normalizer(tokenizer, trained)
+        self.normalize = Normalizer(tokenizer, trained)
 
     def __call__(
         self, lines: Sequence[str], config: DecodeConfig, prefix: str | Sequence[str], options: TranslateOptions
@@ -68,7 +68,7 @@ class Preprocessor:
         read = []
         for line, (language, text), start in zip(lines, parts, beginnings, strict=True):
             begun = bool(start)
-            form = self._normalize(text, config, language, keep_case=begun, as_text=as_text or begun)
+            form = self.normalize(text, config, language, keep_case=begun, as_text=as_text or begun)
             read.append(SegmentedLine(line, line.removesuffix(text), language, form, start))
         cut_lines(read, self._tokenizer, config, self._trained)
         for segmented in read:

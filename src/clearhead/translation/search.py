@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from clearhead.config import DecodePrecision
 from clearhead.decoding import Engine, Ensemble, Hypothesis, Prefix, SearchOptions, decode, make_engine, score
+from clearhead.decoding.neighbours import Neighbours
 from clearhead.decoding.utf8 import CharacterParts
 from clearhead.errors import ConfigError
 from clearhead.model.stored import StoredModel
@@ -34,6 +35,7 @@ Decode = Callable[
         Callable[[int], None] | None,
         Sequence[Prefix],
         Sequence["Required"],
+        Sequence[Neighbours | None],
     ],
     list[list[Hypothesis]],
 ]
@@ -84,11 +86,14 @@ class Engines:
         return CharacterParts.of(self._tokenizer)
 
 
-def _inputs(segments: Sequence[Segment], with_terms: bool) -> tuple[list[list[int]], list[Prefix], list[Required]]:
-    """Return what a search is given of segments: their sources, prefixes, and terms if it must use them."""
+Inputs = tuple[list[Prefix], "list[Required]", list[Neighbours | None]]
+
+
+def _inputs(segments: Sequence[Segment], with_terms: bool) -> Inputs:
+    """Return what a search is given of segments beside their sources: prefixes, terms it must use, and neighbours."""
     terms = [segment.terms.required for segment in segments] if with_terms else []
     required = [constraint for constraint in terms if constraint is not None]
-    return [segment.ids for segment in segments], [segment.prefix for segment in segments], required
+    return [segment.prefix for segment in segments], required, [segment.neighbours for segment in segments]
 
 
 def _plain_engine(model: Model) -> Engine:
@@ -144,14 +149,14 @@ class TextSearch:
             on_progress: Called with the number of segments finished, batch by batch.
             with_terms: Whether translations must contain the terms of their segments; each has some then.
         """
-        sources, prefixes, required = _inputs(segments, with_terms)
-        groups = self.decode(self.engine, sources, options, on_progress, prefixes, required)
+        sources = [segment.ids for segment in segments]
+        groups = self.decode(self.engine, sources, options, on_progress, *_inputs(segments, with_terms))
         short = self._set_texts(segments, groups, options)
         if short and options.sampling is None and options.num_best < options.config.beam_size:
             # Rare. Asking for more at once would keep beams of every line running that can no longer win.
             wider = replace(options, num_best=options.config.beam_size)
-            sources, prefixes, required = _inputs(short, with_terms)
-            self._set_texts(short, self.decode(self.engine, sources, wider, None, prefixes, required), wider)
+            sources = [segment.ids for segment in short]
+            self._set_texts(short, self.decode(self.engine, sources, wider, None, *_inputs(short, with_terms)), wider)
             for segment in short:
                 del segment.hypotheses[options.num_best :]
         is_own = self.engine.finds_scores and options.shortlist is None
@@ -183,7 +188,8 @@ class TextSearch:
         About one search in a hundred splits a word into other pieces than the tokenizer does (`b` + `ra` for `bra`).
         Only the text is returned, so its canonical tokenization is scored: the reported score equals what `score`
         returns. A vocabulary that loses text has no canonical tokenization; there the tokens found are kept.
-        `score_all` is for searches whose log-probabilities are not the model's own.
+        `score_all` is for searches whose log-probabilities are not the model's own; those of segments with neighbours
+        never are.
         """
         longest = self.max_length or math.inf
         rescored = []
@@ -192,7 +198,8 @@ class TextSearch:
             is_retokenized = self.tokenizer.is_lossless and ids != decoded.tokens and len(ids) <= longest
             if is_retokenized:
                 decoded.tokens = ids
-            if score_all or (options.scores and is_retokenized):
+            is_mixed = segment.neighbours is not None
+            if score_all or (options.scores and (is_retokenized or is_mixed)):
                 rescored.append((segment, decoded))
         self._score(rescored, options.config.batch_tokens)
 

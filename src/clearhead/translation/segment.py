@@ -16,6 +16,7 @@ from clearhead.translation.terminology import FoundTerm, Term, forms_in
 
 if TYPE_CHECKING:
     from clearhead.decoding import Required
+    from clearhead.decoding.neighbours import Neighbours
 
 
 class WantedTerms(NamedTuple):
@@ -97,6 +98,8 @@ class Segment:
     """Whether it is neither blank nor left as it is (`Preprocessor.translates`)."""
     prefix: Prefix = NO_PREFIX
     """Forced beginning of its translation."""
+    neighbours: Neighbours | None = None
+    """Similar pairs of a memory, which the search consults."""
     terms: WantedTerms = NO_TERMS
     """Terms that its translation must contain."""
     hypotheses: list[DecodedText] = field(default_factory=list)

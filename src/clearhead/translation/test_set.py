@@ -25,7 +25,7 @@ from clearhead.evaluation import (
 )
 from clearhead.evaluation.metrics import make_metrics, require_pairs
 from clearhead.text.word_links import spaced_words
-from clearhead.translation.memory import TranslationMemory
+from clearhead.translation.memory import Lookup, Retrieve, TranslationMemory
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
@@ -145,6 +145,8 @@ def evaluate_model(
     gold_alignments: str | None = None,
     gold_base: int | None = None,
     name: str = "",
+    memory: Lookup | None = None,
+    neighbours: Retrieve | None = None,
     stage: Stage = lambda _, total: nullcontext(lambda steps: None),
     **decode_settings: Unpack[DecodeChanges],
 ) -> ModelEvaluation:
@@ -163,6 +165,8 @@ def evaluate_model(
         gold_alignments: File of manual alignments, with which the model's of source and reference are compared.
         gold_base: Number of a sentence's first word in it; None for that of its format.
         name: Name of the file of the sources, for messages.
+        memory: A translation memory that is used, as for `Translator.translate`.
+        neighbours: Returns its pairs that are most similar to a text, likewise.
         stage: Called with what is being done and the number of lines.
         **decode_settings: Fields of `DecodeConfig` to change, such as `beam_size=1`.
 
@@ -186,8 +190,9 @@ def evaluate_model(
             alignment = alignment_scores(translator.align(sources, references, **how), gold)
     with stage(f"translating with {translator.path}", total=sum(bool(line.strip()) for line in sources)) as advance:
         start = perf_counter()
+        recalled: dict[str, Any] = {"memory": memory, "neighbours": neighbours}
         translations = translator.translate(
-            sources, scores=False, raw=True, name=name, on_progress=advance, **decode_settings
+            sources, scores=False, raw=True, name=name, on_progress=advance, **recalled, **decode_settings
         )
         seconds = perf_counter() - start
     texts = [translation.text for translation in translations]

@@ -14,7 +14,7 @@ from clearhead.bundle import Bundle, load_bundle
 from clearhead.bundle.model_directory import model_directory
 from clearhead.bundle.side_files import SHORTLIST_FILE, side_file_path
 from clearhead.config import DecodeChanges, DecodeConfig, ModelConfig
-from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode, require_computable
+from clearhead.decoding import Engine, Ensemble, Sampling, SearchOptions, decode, require_computable
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import resolve_device
@@ -24,13 +24,14 @@ from clearhead.text.word_links import Link, Span, parts_of_words, words_of
 from clearhead.tokenizers import require_texts
 from clearhead.translation.alignment import Aligner
 from clearhead.translation.markup_restoration import MarkupRestorer, places_markup
-from clearhead.translation.memory import Lookup, left_to_translate, matches_of, recalled
+from clearhead.translation.memory import Lookup, Retrieve, left_to_translate, matches_of, recalled
 from clearhead.translation.options import TranslateOptions, require_types
 from clearhead.translation.pair_encoding import PairEncoder, score_pairs
 from clearhead.translation.postprocessing import Postprocessor, replace_blank
 from clearhead.translation.preprocessing import Preprocessor
 from clearhead.translation.quality import QualityEstimator
 from clearhead.translation.result import Translation
+from clearhead.translation.retrieval import NeighbourFinder
 from clearhead.translation.search import Decode, Engines, TextSearch, align_samples, lines_done
 from clearhead.translation.term_constraints import TermEncoder, search_with_terms
 from clearhead.translation.terminology import Terms
@@ -81,6 +82,7 @@ class Translator:
         """Tokenizes sources and given translations."""
         self.term_encoder = TermEncoder(bundle.tokenizer, self.pair_encoder.target_form)
         self.preprocessor = Preprocessor(self.pair_encoder, bundle.tokenizer, self.config, bundle.line_statistics)
+        self.find_neighbours = NeighbourFinder(self.pair_encoder, self.preprocessor.normalize, self.config)
         self._postprocessor = Postprocessor(bundle.tokenizer, self.config, bundle.line_statistics)
 
     def __repr__(self) -> str:
@@ -190,6 +192,7 @@ class Translator:
         prefix: str | Sequence[str] = "",
         terms: Terms | None = None,
         memory: Lookup | None = None,
+        neighbours: Retrieve | None = None,
         reuse_from: float | None = None,
         scores: bool = True,
         alignments: bool = False,
@@ -222,6 +225,8 @@ class Translator:
             terms: Terms that translations must use; the outcome is in `Translation.terms`.
             memory: Looks a line up in a translation memory, such as `TranslationMemory.match`; the match is in
                 `Translation.memory`. A line with a match that is reused is not translated.
+            neighbours: Returns the pairs most similar to a text, such as `TranslationMemory.nearest`. The model
+                consults them at every step, by the setting `memory_weight`; scores stay those of the model alone.
             reuse_from: Minimum similarity of a match that is reused if what differs can be replaced in its translation
                 for certain (`translation.match_repair`), which gives it the flag `repaired`. By default,
                 `match_repair.EXACT_FROM` where only numbers, placeholders or a removed end mark differ; 1 repairs none.
@@ -257,6 +262,7 @@ class Translator:
             diversity=diversity,
             terms=terms,
             memory=memory,
+            neighbours=neighbours,
             reuse_from=reuse_from,
             scores=scores,
             alignments=alignments,
@@ -289,6 +295,8 @@ class Translator:
         read = self.preprocessor(lines, search_options.config, prefix, options)
         segments = [segment for line in read for segment in line.to_translate]
         search = by._text_search(search_options, options.one_line)
+        if options.neighbours is not None and by.consults(search_options):
+            self.find_neighbours(segments, options.neighbours, search_options.config)
         if options.terms is not None:
             self.term_encoder.find_terms(read, options.terms, search_options, self.config)
         run_search = search if options.terms is None else partial(search_with_terms, search)
@@ -401,15 +409,35 @@ class Translator:
             self.aligner.require()
         return search
 
+    def consults(self, options: SearchOptions) -> bool:
+        """Return whether the search consults a memory: `memory_weight` is not 0, and the model can.
+
+        Raises:
+            ConfigError: If `memory_weight` is set, and the model cannot.
+        """
+        weight = options.config.memory_weight
+        engine = self._engine(options)
+        if weight == 0 or engine.consults_neighbours:
+            return weight != 0
+        if weight is None:
+            return False
+        raise ConfigError(
+            "memory_weight: only a single encoder-decoder on the CPU consults a memory, by the compiled core or plain; "
+            "leave it out, or set it to 0"
+        )
+
     def translates(self, text: str, terms: Terms | None = None) -> bool:
         """Return whether a text is translated, not left as it is; see `Preprocessor.translates`."""
         return self.preprocessor.translates(text, terms)
 
-    def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
+    def _engine(self, options: SearchOptions) -> Engine:
         # Rounding would change the samples; in float32 a seed gives the same samples for every precision setting.
-        engine = self.engines.of("fp32" if options.sampling else options.config.precision)
+        return self.engines.of("fp32" if options.sampling else options.config.precision)
+
+    def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
         scorer = partial(self.engines.of, "fp32")
         form, max_length = self.pair_encoder.target_form, self.config.max_length
+        engine = self._engine(options)
         return TextSearch(self.bundle.tokenizer, engine, scorer, max_length, one_line, form, self.decode)
 
     def decode_config(

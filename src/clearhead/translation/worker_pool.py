@@ -17,6 +17,7 @@ from clearhead.runtime.device import num_gpus, resolve_device
 from clearhead.runtime.threads import num_threads, set_num_threads
 from clearhead.tokenizers import require_texts
 from clearhead.tokenizers.vocabulary import refuse_surrogates
+from clearhead.translation.memory import Retrieve
 from clearhead.translation.options import TranslateOptions
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
@@ -113,14 +114,26 @@ class TranslatorTeam(Translator):
         super()._translate([], prefix if isinstance(prefix, str) or not lines else "", options, settings)
         if not isinstance(prefix, str) and len(prefix) != len(lines):
             return super()._translate(lines, prefix, options, settings)
+        neighbours = self._retrieved(lines, options, settings)
         starts = _starts(lines, len(self._members))
         for (_, connection), start, end in zip(self._members, starts, [*starts[1:], len(lines)], strict=True):
             own_prefix = prefix if isinstance(prefix, str) else prefix[start:end]
-            own_options = replace(options, first=options.first + start, memory=None, on_progress=None)
+            own_options = replace(
+                options, first=options.first + start, memory=None, neighbours=neighbours, on_progress=None
+            )
             with suppress(ConnectionError):  # the process has ended; reading its answer reports that
                 connection.send((lines[start:end], own_prefix, own_options, settings))
         answers = self._answers(options.on_progress)
         return [translation for answer in answers for translation in answer]
+
+    def _retrieved(self, lines: list[str], options: TranslateOptions, settings: DecodeChanges) -> Retrieve | None:
+        """Return the neighbours of all texts that a search will ask for; the memory stays in this process."""
+        search_options = self._search_options(options, settings)
+        if (retrieve := options.neighbours) is None or not self.consults(search_options):
+            return None
+        read = self.preprocessor(lines, search_options.config, "", options)
+        texts = dict.fromkeys(segment.original for line in read for segment in line.to_translate)
+        return {text: retrieve(text) for text in texts}.get
 
     def _answers(self, on_progress: Callable[[int], None] | None) -> list[list[Translation]]:
         from multiprocessing.connection import Connection, wait
