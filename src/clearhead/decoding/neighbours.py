@@ -20,13 +20,18 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-TEMPERATURE = 0.1
-"""Temperature of the softmax over squared distances, in mean squared lengths of the keys, so that it fits any model."""
+TEMPERATURE = 0.03
+"""Temperature of the softmax over squared distances. Like `REACH` it is in mean squared lengths of the keys, so that it
+fits any model."""
+REACH = 0.4
+"""Squared distance of the nearest key from which on a step ignores the neighbours."""
 
-NEAR = 0.5
-"""Similarity from which the automatic weight grows."""
-MOST_WEIGHT = 0.7
-"""The automatic weight at a similarity of 1."""
+NEAR = 0.3
+"""Similarity of a pair from which on it is consulted."""
+MOST_WEIGHT = 0.8
+"""The automatic weight, at most."""
+FIRST_WEIGHT = 0.5
+"""The automatic weight at a similarity of `NEAR`."""
 
 
 class Pair(NamedTuple):
@@ -39,10 +44,10 @@ class Pair(NamedTuple):
 def automatic_weight(similarity: float) -> float:
     """Return the weight of neighbours of which the most similar has this similarity, the share of equal words.
 
-    >>> automatic_weight(0.4), round(automatic_weight(0.75), 3)
-    (0.0, 0.35)
+    >>> automatic_weight(0.2), round(automatic_weight(0.4), 3), automatic_weight(0.9)
+    (0.0, 0.6, 0.8)
     """
-    return MOST_WEIGHT * max(0.0, (similarity - NEAR) / (1 - NEAR))
+    return 0.0 if similarity < NEAR else min(MOST_WEIGHT, FIRST_WEIGHT + similarity - NEAR)
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Neighbours:
     pairs: tuple[Pair, ...]
     """At least one, the most similar first."""
     weight: float
-    """Share of their distribution in the mixture, above 0 and below 1."""
+    """Share of their distribution in the mixture where a key is equal to the state, above 0 and below 1."""
     keys: Float[np.ndarray, "N D"] | None = None
     """Decoder states at the steps that write the targets, one after another; None before `Engine.with_keys`."""
 
@@ -64,16 +69,32 @@ class Neighbours:
     @property
     def temperature(self) -> float:
         """The divisor of squared distances."""
+        return TEMPERATURE * self._squared_length
+
+    @property
+    def reach(self) -> float:
+        """The squared distance of the nearest key that leaves the neighbours no weight."""
+        return REACH * self._squared_length
+
+    @property
+    def _squared_length(self) -> float:
         assert self.keys is not None
-        return TEMPERATURE * float(np.mean(np.sum(np.square(self.keys, dtype=np.float64), axis=1)))
+        return float(np.mean(np.sum(np.square(self.keys, dtype=np.float64), axis=1)))
+
+    def distances(self, states: Float[np.ndarray, "R D"]) -> Float[np.ndarray, "R N"]:
+        """Return the squared distance of each key from these states."""
+        assert self.keys is not None
+        return np.square(states[:, None].astype(np.float64) - self.keys).sum(axis=-1)
 
     def probabilities(self, states: Float[np.ndarray, "R D"]) -> Float[np.ndarray, "R N"]:
-        """Return the probability of each key at the steps with these states: softmax(-distance ** 2 / temperature)."""
-        assert self.keys is not None
-        differences = states[:, None].astype(np.float64) - self.keys
-        scores = -np.square(differences).sum(axis=-1) / self.temperature
+        """Return the probability of each key at the steps with these states: softmax(-distance / temperature)."""
+        scores = -self.distances(states) / self.temperature
         odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
         return odds / odds.sum(axis=-1, keepdims=True)
+
+    def weights(self, states: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " R"]:
+        """Return the share of the neighbours at the steps with these states (Dai et al. 2023)."""
+        return self.weight * np.maximum(0.0, 1.0 - self.distances(states).min(axis=-1) / self.reach)
 
     def mix(self, log_probs: Float[np.ndarray, "R V"], states: Float[np.ndarray, "R D"]) -> Float[np.ndarray, "R V"]:
         """Return the mixture of the model's distribution and that of the neighbours, as log-probabilities.
@@ -87,7 +108,8 @@ class Neighbours:
         of_tokens = np.zeros(log_probs.shape)
         for value, of_key in zip(self.values, self.probabilities(states).T, strict=True):
             of_tokens[:, value] += of_key
-        mixed = (1 - self.weight) * np.exp(log_probs.astype(np.float64)) + self.weight * of_tokens
+        weights = self.weights(states)[:, None]
+        mixed = (1 - weights) * np.exp(log_probs.astype(np.float64)) + weights * of_tokens
         with np.errstate(divide="ignore"):
             return np.where(np.isneginf(log_probs), -np.inf, np.log(mixed)).astype(log_probs.dtype)
 

@@ -27,9 +27,9 @@ class NeighbourStep:
     probability: float
     """Probability of the token written among the neighbours alone."""
     pair: int | None
-    """The pair, counted from 0, that gives it the largest part of that; None if no pair has the token."""
-    nearest: float
-    """Squared distance of the nearest key, in mean squared lengths of the keys."""
+    """The pair, counted from 0, that gives it most of that; None if no pair has the token, or none is near."""
+    weight: float
+    """Share of the neighbours in the mixture at this step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ConsultedMemory:
     pairs: tuple[MemoryMatch, ...]
     """The pairs, the most similar first."""
     weight: float
-    """Share of their probabilities in the mixture."""
+    """Share of their probabilities in the mixture, at most."""
     steps: tuple[NeighbourStep, ...]
     """One for each target token."""
 
@@ -51,7 +51,7 @@ class ConsultedMemory:
             ],
             "weight": round(self.weight, 6),
             "steps": [
-                {"probability": round(step.probability, 6), "pair": step.pair, "nearest": round(step.nearest, 6)}
+                {"probability": round(step.probability, 6), "pair": step.pair, "weight": round(step.weight, 6)}
                 for step in self.steps
             ],
         }
@@ -77,13 +77,11 @@ class ConsultedPairs:
         assert own.keys is not None
         (states,) = engine.decoder_states([Pair(tuple(source), tuple(target))])
         pair_of_key = np.repeat(np.arange(len(own.pairs)), [len(pair.target) for pair in own.pairs])
-        length = np.square(own.keys, dtype=np.float64).sum(axis=-1).mean()
         steps = []
-        for state, token, of_keys in zip(states, target, own.probabilities(states), strict=True):
+        for token, of_keys, weight in zip(target, own.probabilities(states), own.weights(states).tolist(), strict=True):
             of_pairs = np.bincount(pair_of_key, of_keys * (own.values == token))
-            nearest = np.square(own.keys - state, dtype=np.float64).sum(axis=-1).min() / length
-            pair = int(of_pairs.argmax()) if of_pairs.any() else None
-            steps.append(NeighbourStep(float(of_pairs.sum()), pair, float(nearest)))
+            pair = int(of_pairs.argmax()) if weight and of_pairs.any() else None
+            steps.append(NeighbourStep(float(of_pairs.sum()), pair, weight))
         return ConsultedMemory(tuple(self.matches), own.weight, tuple(steps))
 
 

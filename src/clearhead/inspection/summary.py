@@ -56,7 +56,10 @@ def _memory_lines(explanation: Explanation) -> list[str]:
     """Return the pairs that the model consulted, and the tokens for which each spoke most."""
     if (memory := explanation.memory) is None:
         return []
-    lines = ["", f"similar pairs of the memory, with a weight of {memory.weight:.0%}, and the tokens they spoke for:"]
+    lines = [
+        "",
+        f"similar pairs of the memory, with a weight of {memory.weight:.0%} at most, and the tokens they spoke for:",
+    ]
     said = list(zip(explanation.target_tokens, memory.steps, strict=True))
     for number, pair in enumerate(memory.pairs):
         tokens = [f"{visible(token)} {step.probability:.0%}" for token, step in said if step.pair == number]

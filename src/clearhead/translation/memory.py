@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
+from clearhead.decoding.neighbours import NEAR
 from clearhead.errors import ConfigError, DataError
 from clearhead.text.lines import on_one_line
 from clearhead.text.placeholders import is_blank
@@ -50,8 +51,6 @@ LEAST_SIMILARITY = 0.75
 
 MOST_NEIGHBOURS = 4
 """Pairs that the model consults for a sentence, at most."""
-LEAST_OF_NEIGHBOURS = 0.5
-"""Minimum similarity of a pair that the model consults."""
 
 MOST_WORDS = 2_000
 """Maximum words of a text for similar matches; longer ones match exactly alone: comparing takes quadratic time."""
@@ -172,7 +171,7 @@ class TranslationMemory:
         best = self._most_similar(comparable(text), least, 1)
         return self._matches(best)[0] if best else None
 
-    def nearest(self, text: str, /, count: int = MOST_NEIGHBOURS, least: float = LEAST_OF_NEIGHBOURS) -> Matches:
+    def nearest(self, text: str, /, count: int = MOST_NEIGHBOURS, least: float = NEAR) -> Matches:
         """Return the most similar entries, best first, an exact match among them, for `Translator.translate`.
 
         Args:

@@ -35,7 +35,6 @@ from clearhead.formats.memory_database import (
     opened_memory,
 )
 from clearhead.translation.memory import (
-    LEAST_OF_NEIGHBOURS,
     LEAST_SIMILARITY,
     MOST_NEIGHBOURS,
     MOST_USES,
@@ -134,13 +133,13 @@ class MemoryFile:
             found = self.nearest(text, 1, least)
             return found[0] if found else None
 
-    def nearest(self, text: str, /, count: int = MOST_NEIGHBOURS, least: float = LEAST_OF_NEIGHBOURS) -> Matches:
+    def nearest(self, text: str, /, count: int = MOST_NEIGHBOURS, least: float = INDEXED_FROM) -> Matches:
         """Return the most similar entries, as `TranslationMemory.nearest`.
 
         Args:
             text: A line, or a sentence.
             count: Maximum number of entries.
-            least: Minimum similarity, above 0.
+            least: Minimum similarity, above 0; by default that of the index, for below it a look-up takes long.
 
         Raises:
             DataError: As `match`.

@@ -13,8 +13,10 @@ from xml.etree import ElementTree
 import pytest
 
 from clearhead.bundle import save_bundle
+from clearhead.cli.evaluate import evaluate
 from clearhead.cli.search_options import TermOptions
 from clearhead.cli.translate import translate
+from clearhead.decoding import neighbours
 from clearhead.errors import ConfigError, DataError
 from clearhead.translation.match_repair import EXACT_FROM
 from clearhead.translation.memory import LEAST_SIMILARITY
@@ -177,6 +179,8 @@ def test_origin_of_depends_on_terms(run_command, model, monkeypatch):
     ("arguments", "message"),
     [
         (["--fuzzy", "0.5"], "--fuzzy needs --memory FILE"),
+        (["--memory-weight", "0.5"], "--memory-weight needs --memory FILE"),
+        (["--memory", "memory.tmx", "--memory-weight", "1"], "decode.memory_weight = 1"),
         (["--memory", "memory.tmx", "--fuzzy", "0"], "must be above 0 and at most 1"),
         (["--memory", "memory.tmx", "--nbest", "2"], "--nbest cannot be used with --memory, which has one translation"),
         (
@@ -190,6 +194,39 @@ def test_origin_of_depends_on_terms(run_command, model, monkeypatch):
 def test_translate_rejects_invalid_terms_and_memory_options(run_command, model, arguments, message):
     with pytest.raises(ConfigError, match=message):
         run_command(translate, model, "text.txt", *arguments)
+
+
+@pytest.fixture
+def consulting(make_translator, monkeypatch):
+    """Return the directory of a model that the compiled core computes, so that it can consult a memory."""
+    monkeypatch.setattr(neighbours, "REACH", 50.0)  # states of a random model are not near each other
+    bundle = make_translator(d_model=64, num_heads=2, d_k=16, d_v=32, d_ff=96).bundle
+    save_bundle("core", bundle, golden=[], card="# A small model\n")
+    return Path("core")
+
+
+def test_lines_and_documents_consult_the_memory(run_command, consulting):
+    texts = {}
+    for weight in ("0", "0.95"):
+        options = ["--memory", "memory.tmx", "--memory-weight", weight]
+        texts[weight] = run_command(translate, consulting, "text.txt", *options).stdout.splitlines()
+        run_command(translate, consulting, "messages.po", *options, "-o", f"{weight}.po")
+    alone = run_command(translate, consulting, "text.txt").stdout.splitlines()
+    assert texts["0"][1:] == alone[1:]  # the first line is reused
+    assert texts["0.95"][3] != alone[3]
+    assert texts["0.95"][:3] == texts["0"][:3]
+    assert Path("0.po").read_text("utf-8") != Path("0.95.po").read_text("utf-8")
+
+
+def test_evaluation_uses_the_memory(run_command, consulting):
+    Path("ref.txt").write_text("\u00d6ffnen Sie die Datei.\nDas Getriebe\n\nT\u00fcr zu!\n", encoding="utf-8")
+    given = [consulting, "--source", "text.txt", "--reference", "ref.txt", "-o"]
+    run_command(evaluate, *given, "alone.txt")
+    run_command(evaluate, *given, "used.txt", "--memory", "memory.tmx", "--memory-weight", "0.9")
+    alone, used = (Path(name).read_text("utf-8").splitlines() for name in ("alone.txt", "used.txt"))
+    assert used[0] == "\u00d6ffnen Sie die Datei."
+    assert used[3] != alone[3]
+    assert used[1:3] == alone[1:3]
 
 
 def test_translate_names_the_line_of_a_terms_file_without_a_tab(run_command, model):

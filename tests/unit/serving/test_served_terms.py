@@ -196,8 +196,10 @@ def test_a_memory_file_that_cannot_be_read_is_not_the_fault_of_the_client(tmp_pa
     with closing(MemoryFile(path)) as memory:
         of_all = SimpleNamespace(resources=SimpleNamespace(memory=lambda *_: memory))
         choice = SimpleNamespace(model=None, source="de", target="en")
-        lookups = [Service.memory(of_all, choice, SimpleNamespace(require_time=lambda: None), n) for n in (None, 0.5)]
-        assert [lookup("Hund").target for lookup in lookups] == ["dog", "dog"]
+        options = [Service.memory(of_all, choice, SimpleNamespace(require_time=lambda: None), n) for n in (None, 0.5)]
+        assert [match.target for match in options[0]["neighbours"]("Hund")] == ["dog"]
+        lookups = [*(given["memory"] for given in options), options[0]["neighbours"]]
+        assert [lookup("Hund").target for lookup in lookups[:2]] == ["dog", "dog"]
         with closing(sqlite3.connect(path)) as other:
             other.execute("DROP TABLE pairs")
             other.commit()

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from clearhead.decoding import neighbours
 from clearhead.decoding.neighbours import automatic_weight
 from clearhead.errors import ConfigError
 from clearhead.translation.memory import TranslationMemory
@@ -16,7 +17,7 @@ from clearhead.translation.translator import Translator
 PAIRS = [
     ("Open the old file now.", "Öffne jetzt die alte Datei."),
     ("Open the file now.", "Öffne jetzt die Datei."),
-    ("Close the window.", "Schließe das Fenster."),
+    ("Stop it!", "Halte an!"),
 ]
 SIZES = {"d_model": 64, "num_heads": 2, "d_k": 16, "d_v": 32, "d_ff": 96}
 LINES = ["Open the new file now.", " ", "Nothing like it", "Close the door now."]
@@ -28,7 +29,8 @@ def memory():
 
 
 @pytest.fixture
-def translator(make_translator):
+def translator(make_translator, monkeypatch):
+    monkeypatch.setattr(neighbours, "REACH", 50.0)  # states of a random model are not near each other
     return make_translator(**SIZES)
 
 

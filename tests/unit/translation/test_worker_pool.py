@@ -87,6 +87,14 @@ def test_a_memory_is_asked_here_and_the_processes_translate_the_rest(team, model
         assert [one.memory is not None and one.memory.is_reused for one in wanted][:4] == [True, False, True, False]
 
 
+def test_similar_pairs_are_looked_up_here_and_consulted_by_the_processes(team, model, sentences):
+    memory = TranslationMemory([(f"{line} now", sentences[0]) for line in sentences[::2]])
+    options = {"neighbours": memory.nearest, "memory_weight": 0.9}
+    wanted = Translator.load(model).translate(sentences, **options)
+    assert printed(team.translate(sentences, **options)) == printed(wanted)
+    assert printed(wanted) != printed(Translator.load(model).translate(sentences))
+
+
 def test_a_bad_line_is_named_by_its_number(team):
     with pytest.raises(DataError, match="text 26 holds an unpaired surrogate"):
         team.translate([*["a"] * 25, "\ud800"])

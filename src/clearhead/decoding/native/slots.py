@@ -95,6 +95,7 @@ class NativeSlots:
             num_tokens=len(tokens),
             weight=neighbours.weight,
             temperature=neighbours.temperature / float(scale) ** 2,
+            reach=neighbours.reach / float(scale) ** 2,
         ).point(
             keys=np.ascontiguousarray(neighbours.keys / scale),
             values=values.astype(np.int32),

@@ -29,8 +29,8 @@ static void keep_logits(const float *logits, int64_t first, int64_t size, const 
 }
 
 /* Compute the probability of each of the neighbours' tokens after a state: the sum of softmax(-distance^2 / temperature)
- * over the keys that it follows. */
-static void find_shares(const Neighbours *near, const float *state, int64_t width) {
+ * over the keys that it follows. Return their weight. */
+static double find_shares(const Neighbours *near, const float *state, int64_t width) {
     int64_t padded = rounded(near->num_keys, LANES);
     Floats most = all(-INFINITY);
     Lanes total = {{{0}}};
@@ -42,19 +42,22 @@ static void find_shares(const Neighbours *near, const float *state, int64_t widt
                 Floats difference = load(state + i + r * WIDE) - load(own + i + r * WIDE);
                 sum.part[r] = multiply_add(difference, difference, sum.part[r]);
             }
-        near->scores[key] = key < near->num_keys ? -sum_of(sum) / (float)near->temperature : -INFINITY;
+        near->scores[key] = key < near->num_keys ? -sum_of(sum) : -INFINITY;
     }
     for (int64_t key = 0; key < padded; key += WIDE) most = larger(most, load(near->scores + key));
-    Floats base = all(largest_of(most));
+    float nearest = largest_of(most);
+    Floats factor = all(1.0f / (float)near->temperature);
     for (int64_t key = 0; key < padded; key += LANES)
         for (int r = 0; r < LANES / WIDE; r++) {
-            Floats share = exponential(load(near->scores + key + r * WIDE) - base);
+            Floats share = exponential((load(near->scores + key + r * WIDE) - all(nearest)) * factor);
             store(near->scores + key + r * WIDE, share);
             total.part[r] += share;
         }
     float sum = sum_of(total);
     memset(near->shares, 0, near->num_tokens * sizeof *near->shares);
     for (int64_t key = 0; key < near->num_keys; key++) near->shares[near->values[key]] += near->scores[key] / sum;
+    double share = 1.0 + nearest / near->reach;
+    return share > 0.0 ? near->weight * share : 0.0;
 }
 
 /* Replace the log-probabilities of a row, the best and all, by those of the mixture. Of the model's best tokens those
@@ -63,9 +66,10 @@ static void find_shares(const Neighbours *near, const float *state, int64_t widt
 static void mix(const float *state, int64_t width, int64_t count, int64_t vocab_size, float log_sum, Choice *c) {
     const Neighbours *near = c->near;
     const float *logits = near->logits + c->beam * near->num_tokens;
-    float rest = (float)log(1.0 - near->weight);
+    double weight = find_shares(near, state, width);
+    if (!(weight > 0.0)) return;
+    float rest = (float)log(1.0 - weight);
     int64_t others = 0;
-    find_shares(near, state, width);
     for (int64_t i = 0; i < count; i++) {
         int64_t at = 0;
         while (at < near->num_tokens && near->tokens[at] != c->ids[i]) at++;
@@ -79,7 +83,7 @@ static void mix(const float *state, int64_t width, int64_t count, int64_t vocab_
         int32_t token = near->tokens[i];
         if (!c->may_come[token]) continue;
         double of_model = exp(logits[i] - c->largest - log_sum);
-        float value = (float)log((1.0 - near->weight) * of_model + near->weight * near->shares[i]);
+        float value = (float)log((1.0 - weight) * of_model + weight * near->shares[i]);
         if (c->all) c->all[token] = value;
         if (value > c->best[count - 1]) insert(c->best, c->ids, count, value, token);
     }

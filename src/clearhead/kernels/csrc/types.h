@@ -75,7 +75,8 @@ typedef struct {
     const int32_t *values; /* [key]: place in `tokens` of the token that follows */
     const int32_t *tokens; /* all tokens that follow a key, ascending */
     int64_t num_keys, num_tokens; /* 0 if there are none */
-    double weight, temperature;
+    double weight; /* of their distribution, if a key is equal to the state */
+    double temperature, reach; /* of the softmax over squared distances; the distance that leaves no weight */
     float *logits; /* [beam][token of `tokens`], scratch */
     float *shares; /* [token of `tokens`], scratch: their probabilities after the keys that are near */
     float *scores; /* [key, in whole LANES], scratch */
