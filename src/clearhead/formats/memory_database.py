@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -16,8 +16,10 @@ EXTENSION = ".sqlite"
 """Extension of a memory file."""
 APPLICATION = 0x636C6D65
 """Number in the header of a memory file: `clme` in ASCII."""
-VERSION = 1
+VERSION = 2
 """Version of the tables."""
+_READABLE = (1, VERSION)
+"""Versions whose pairs are in the same tables; the first one has another index."""
 
 Languages = tuple[str | None, str | None]
 """Languages of sources and translations; None if they are not known."""
@@ -48,11 +50,11 @@ def open_memory(path: str, wanted: Wanted) -> PairFile:
         ConfigError: If the file is for other languages.
         DataError: If it cannot be read, is damaged or no memory, or of a later version; also during iteration.
     """
-    database, languages = opened_memory(path, wanted.from_lang, wanted.to_lang)
+    database, languages = opened_memory(path, wanted.from_lang, wanted.to_lang, versions=_READABLE)
     database.close()
 
     def pairs() -> Iterator[SentencePair]:
-        with database_errors(path), closing(opened_memory(path)[0]) as database:
+        with database_errors(path), closing(opened_memory(path, versions=_READABLE)[0]) as database:
             last = 0
             while some := database.execute(_SOME_PAIRS, (last, _NUM_ROWS)).fetchall():
                 for last, source, target, context in some:
@@ -65,7 +67,7 @@ def open_memory(path: str, wanted: Wanted) -> PairFile:
 
 
 def opened_memory(
-    path: str, from_lang: str | None = None, to_lang: str | None = None
+    path: str, from_lang: str | None = None, to_lang: str | None = None, *, versions: Sequence[int] = (VERSION,)
 ) -> tuple[sqlite3.Connection, Languages]:
     """Open a memory file, for writing too where this is allowed, and return its connection and languages.
 
@@ -73,10 +75,11 @@ def opened_memory(
         path: The file.
         from_lang: Language of the texts that are looked up; None if it is not known.
         to_lang: Language of their translations.
+        versions: Versions that can be used.
 
     Raises:
         ConfigError: If the file is for other languages.
-        DataError: If it cannot be read, is damaged or no memory, or of a later version.
+        DataError: If it cannot be read, is damaged or no memory, or of another version.
     """
     if not os.path.isfile(path):
         raise DataError(f"cannot read {path}: there is no such file, or it is a pipe")
@@ -88,9 +91,9 @@ def opened_memory(
             (version,) = database.execute("PRAGMA user_version").fetchone()
             if application != APPLICATION:
                 raise DataError(f"{path} is a database, but not a translation memory; {_advice(path)}")
-            if version != VERSION:
+            if version not in versions:
                 raise DataError(
-                    f"{path} is a translation memory of version {version}, and this clearhead reads version {VERSION}; "
+                    f"{path} is a translation memory of version {version}, and this clearhead uses version {VERSION}; "
                     f"{_advice(path)}"
                 )
             facts = dict(database.execute("SELECT name, value FROM facts"))

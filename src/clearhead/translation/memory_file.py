@@ -3,9 +3,9 @@
 The index is exact (prefix filtering, Chaudhuri, Ganti and Kaushik 2006). In texts of n and m words with a similarity
 of r or more, at least k = ceil(r max(n, m)) words are the same. If the words of all texts are ordered in the same way,
 rare ones first, then the first n - k + 1 words of one text and the first m - k + 1 of the other have one in common. So
-the index has the first words of each source, and a look-up reads the few entries of the first words of the text.
-SQLite's full-text index ranks texts by their words, and gives no such bound. A word that occurs again counts as another
-word.
+the index has the first words of each source, and a look-up reads the few entries of the first words of the text: lists
+of sources, in one blob for each word, length and place, and a row for each source that was added later. SQLite's
+full-text index ranks texts by their words, and gives no such bound. A word that occurs again counts as another word.
 
 The rollback journal of SQLite makes additions durable and leaves one file; processes may read while one writes.
 """
@@ -19,8 +19,12 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from threading import RLock
+
+import numpy as np
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.files.streams import whole_or_absent
@@ -54,17 +58,19 @@ from clearhead.translation.terminology import term_words
 
 INDEXED_FROM = 0.5
 """Least similarity that the index finds; below it, a text is compared with all sources of a fitting length."""
-SHARED = 2
+SHARED = 3
 """Words that a candidate shares with the first words of the text, of which there are as many more (Wang, Li and Feng
-2012); where the index is not deep enough, fewer. Among a million pairs 2 is the fastest of 2, 3 and 4."""
+2012); where the index is not deep enough, fewer. Among a million pairs 3 is the fastest of 2, 3 and 4."""
 
 _Word = tuple[str] | tuple[str, int]
 """A word, and from its second occurrence in a text on the number of the occurrence."""
 
-_SOURCES_WITH_A_WORD = (
-    "SELECT source, length FROM first_words WHERE word = ? AND length BETWEEN ? AND ? "
-    "AND place <= length - ? * max(length, ?) + ?"
-)
+_SOURCES_WITH_A_WORD = """
+SELECT length, sources FROM source_lists WHERE word = :word AND length BETWEEN :shortest AND :longest
+AND place <= length - :least * max(length, :size) + :more
+UNION ALL SELECT length, source FROM first_words WHERE word = :word AND length BETWEEN :shortest AND :longest
+AND place <= length - :least * max(length, :size) + :more
+"""
 _SOME_SOURCES = "SELECT id, key FROM sources WHERE id > ? ORDER BY id LIMIT 10000"
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -78,9 +84,16 @@ CREATE INDEX pairs_by_source ON pairs (source);
 CREATE TABLE first_words (
     word INTEGER, length INTEGER, place INTEGER, source INTEGER, PRIMARY KEY (word, length, place, source)
 ) WITHOUT ROWID;
+CREATE TABLE source_lists (
+    word INTEGER, length INTEGER, place INTEGER, sources BLOB, PRIMARY KEY (word, length, place)
+) WITHOUT ROWID;
+CREATE TEMP TABLE unsorted (word INTEGER, length INTEGER, place INTEGER, source INTEGER);
 """
 """`words`: rare words have the larger numbers; one that is added later counts as rare. `sources.words`: the number of
-each word, four bytes each. `first_words`: of each source, the places of its first words in the order from rare ones."""
+each word, four bytes each. `first_words`: of each source, the places of its first words in the order from rare ones;
+`source_lists`: the same of the sources with which the file was made, four bytes each."""
+_READ_AT_ONCE = 32
+"""Candidates whose words are read at once."""
 _BULK_CACHE = -200_000
 """Cache while a file is made, in KiB, negative."""
 
@@ -216,8 +229,15 @@ class MemoryFile:
             write("DELETE FROM pairs WHERE id = ?", (pair,))
             if write("SELECT 1 FROM pairs WHERE source = ?", (number,)).fetchone() is None:
                 write("DELETE FROM sources WHERE id = ?", (number,))
-                words = {self._new_number(word) for word in _words(comparable(source))}
-                write(f"DELETE FROM first_words WHERE source = ? AND word IN ({_marks(words)})", (number, *words))
+                words = [self._new_number(word) for word in _words(comparable(source))]
+                its_words = f"word IN ({_marks(words)})"
+                write(f"DELETE FROM first_words WHERE source = ? AND {its_words}", (number, *words))
+                lists = write(f"SELECT * FROM source_lists WHERE length = ? AND {its_words}", (len(words), *words))
+                for *where, sources in lists.fetchall():
+                    kept = np.frombuffer(sources, dtype=np.int32)
+                    kept = kept[kept != number]
+                    if kept.nbytes < len(sources):
+                        write("REPLACE INTO source_lists VALUES (?, ?, ?, ?)", (*where, kept.tobytes()))
                 self._count -= 1
 
     def _pair(self, source: str, target: str, context: str | None) -> int | None:
@@ -273,24 +293,43 @@ class MemoryFile:
             rows = self._database.execute("SELECT id, length FROM sources WHERE length BETWEEN ? AND ?", lengths)
             found = set(rows)
         else:
-            shared = Counter[tuple[int, int]]()
+            lists: dict[int, list[np.ndarray]] = {}
+            """The sources of each length, as often as they have a first word of the text."""
             ordered = sorted(numbers, key=lambda number: math.inf if number is None else number, reverse=True)
             for place, number in enumerate(ordered[: size - lengths[0] + SHARED]):
                 if number is not None:
-                    longest = min(lengths[1], math.floor((size - place + SHARED - 1) / least + ROUNDING))
-                    values = number, lengths[0], longest, least, size, SHARED - 1 + ROUNDING
-                    shared.update(self._database.execute(_SOURCES_WITH_A_WORD, values))
-            found = {
-                (source, long) for (source, long), times in shared.items() if times >= _least_shared(size, long, least)
-            }
+                    values = {
+                        "word": number,
+                        "shortest": lengths[0],
+                        "longest": min(lengths[1], math.floor((size - place + SHARED - 1) / least + ROUNDING)),
+                        "least": least,
+                        "size": size,
+                        "more": SHARED - 1 + ROUNDING,
+                    }
+                    for length, sources in self._database.execute(_SOURCES_WITH_A_WORD, values):
+                        some = [sources] if isinstance(sources, int) else np.frombuffer(sources, dtype=np.int32)
+                        lists.setdefault(length, []).append(np.asarray(some, dtype=np.int32))
+            found = set()
+            for length, parts in lists.items():
+                sources, times = np.unique(np.concatenate(parts), return_counts=True)
+                enough = sources[times >= _least_shared(size, length, least)]
+                found.update((source, length) for source in enough.tolist())
         nearest = sorted(((min(size, long) / max(size, long), source) for source, long in found), reverse=True)
-        return (Candidate(bound, source, self._words_of(source)) for bound, source in nearest)
+        for start in range(0, len(nearest), _READ_AT_ONCE):
+            together = nearest[start : start + _READ_AT_ONCE]
+            words_of = self._words_of([source for _, source in together])
+            yield from (Candidate(bound, source, words_of[source]) for bound, source in together)
 
-    def _words_of(self, source: int) -> array[int]:
-        length, blob = self._database.execute("SELECT length, words FROM sources WHERE id = ?", (source,)).fetchone()
-        words = array("i", blob)
-        if len(words) != length:
-            raise sqlite3.DatabaseError("a source has another number of words")
+    def _words_of(self, sources: Sequence[int]) -> dict[int, array[int]]:
+        """Return the numbers of the words of some sources."""
+        rows = self._database.execute(f"SELECT id, length, words FROM sources WHERE id IN ({_marks(sources)})", sources)
+        words = {}
+        for source, length, blob in rows:
+            words[source] = array("i", blob)
+            if len(words[source]) != length:
+                raise sqlite3.DatabaseError("a source has another number of words")
+        if len(words) < len({*sources}):
+            raise sqlite3.DatabaseError("a source is missing")
         return words
 
     @contextmanager
@@ -365,7 +404,11 @@ def write_memory(path: str, pairs: Iterable[tuple[str, str, str | None]], langua
             last = 0
             while some := database.execute(_SOME_SOURCES, (last,)).fetchall():
                 for last, key in some:
-                    _index(database, last, key, numbers.__getitem__)
+                    _index(database, last, key, numbers.__getitem__, "unsorted")
+            in_order = database.execute("SELECT * FROM unsorted ORDER BY word, length, place, source")
+            for where, entries in groupby(in_order, itemgetter(0, 1, 2)):
+                sources = array("i", map(itemgetter(3), entries)).tobytes()
+                database.execute("INSERT INTO source_lists VALUES (?, ?, ?, ?)", (*where, sources))
     return count
 
 
@@ -375,15 +418,17 @@ def _least_shared(size: int, other: int, least: float) -> int:
     return max(1, min(SHARED, same, same + 1 - math.ceil(INDEXED_FROM * other - ROUNDING)))
 
 
-def _index(database: sqlite3.Connection, source: int, key: str, number_of: Callable[[_Word], int]) -> None:
-    """Add the words of a source to the index."""
+def _index(
+    database: sqlite3.Connection, source: int, key: str, number_of: Callable[[_Word], int], table: str = "first_words"
+) -> None:
+    """Add the words of a source to a table of the index."""
     words = _words(key)
     size, numbers = len(words), array("i", (number_of(word[:1]) for word in words))
     ordered = sorted(map(number_of, words), reverse=True)
     num_first = size - math.ceil(INDEXED_FROM * size - ROUNDING) + 1
     first = ((number, size, place, source) for place, number in enumerate(ordered[:num_first]))
     database.execute("UPDATE sources SET length = ?, words = ? WHERE id = ?", (size, numbers.tobytes(), source))
-    database.executemany("INSERT INTO first_words VALUES (?, ?, ?, ?)", first)
+    database.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", first)
 
 
 def _add(database: sqlite3.Connection, source: str, target: str, context: str | None) -> int | None:

@@ -53,6 +53,14 @@ def test_a_directory_gives_its_memories_and_no_other_databases(path, tmp_path):
         read_pairs([other])
 
 
+def test_the_pairs_of_the_first_version_are_read_and_not_those_of_a_later_one(path):
+    changed(path, "PRAGMA user_version = 1")
+    assert len(list(read_pairs([path]))) == len(PAIRS)
+    changed(path, "PRAGMA user_version = 3")
+    with pytest.raises(DataError, match="of version 3, and this clearhead uses version 2"):
+        read_pairs([path])
+
+
 @pytest.mark.parametrize("statement", ["DELETE FROM sources", "UPDATE pairs SET target = x'07'", "DROP TABLE sources"])
 def test_damage_is_reported(path, statement):
     changed(path, statement)

@@ -73,6 +73,27 @@ def test_a_source_with_many_uses_has_the_last_ones_in_ram_and_in_a_file(tmp_path
     file.close()
 
 
+def test_removed_pairs_are_found_no_more_and_their_numbers_used_again(tmp_path):
+    draw = random.Random(7)
+    pairs = [(drawn(draw, 9), draw.choice("xyz"), None) for _ in range(90)]
+    write_memory(str(tmp_path / "m.sqlite"), pairs, (None, None))
+    file = MemoryFile(tmp_path / "m.sqlite")
+    removed = [pair for pair in pairs if pairs.count(pair) == 1][::-2]  # the last source among them
+    for pair in removed:
+        file.remove(*pair)
+    new = [(drawn(draw, 9), "new", None) for _ in range(11)]
+    for pair in new:
+        file.add(*pair)
+    in_ram = TranslationMemory([*(pair for pair in pairs if pair not in removed), *new])
+    assert len(file) == len(in_ram)
+    for least in (0.2, 0.5, 0.75):
+        for text in (drawn(draw, 12) for _ in range(60)):
+            found, expected = file.match(text, least), in_ram.match(text, least)
+            assert (found and found.similarity) == (expected and expected.similarity)
+            assert found is None or in_ram.exact(found.source).target == found.target
+    file.close()
+
+
 def test_exact_and_similar_matches_of_a_file(path):
     memory = load_memory([path], from_lang="en-GB", to_lang="de")
     assert memory.match("Open the file.\n") == MemoryMatch("Open the file.", "Öffnen Sie die Datei.", 1.0, True)
@@ -98,15 +119,19 @@ memory = MemoryFile(sys.argv[1])
 for number in range(10**6):
     memory.add(f"text {number}", f"Text {number}")
     print(number, flush=True)
+    if number < 3:
+        sys.stdin.readline()  # while another process looks it up
 """
 
 
 def test_added_pairs_survive_a_kill_and_are_seen_by_others_at_once(path):
     reader = MemoryFile(path)
-    with subprocess.Popen([sys.executable, "-c", ADDING, path], stdout=subprocess.PIPE, text=True) as process:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", ADDING, path], **pipes, text=True) as process:
         for number in range(3):
             assert int(process.stdout.readline()) == number
             assert reader.exact(f"text {number}").target == f"Text {number}"
+            print(file=process.stdin, flush=True)
         process.send_signal(signal.SIGKILL)
         added = [int(line) for line in process.stdout.read().split()]
     assert all(reader.exact(f"text {number}") for number in added)
@@ -160,7 +185,7 @@ def changed(path, statement):
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA user_version = 2", "of version 2, and this clearhead reads version 1"),
+        ("PRAGMA user_version = 1", "of version 1, and this clearhead uses version 2"),
         ("PRAGMA application_id = 1", "a database, but not a translation memory"),
         ("DROP TABLE facts", r"is damaged \(no such table: facts\); make one with `clearhead corpus convert"),
     ],
