@@ -44,7 +44,7 @@ class FakeReview:
     """A review in memory, in the order of its segments."""
 
     segments: list[dict[str, Any]]
-    languages: tuple[str, str] = ("de", "en")
+    languages: tuple[str, str | None] = ("de", "en")
     direction: tuple[str, str] = ("ltr", "ltr")
     name: str = "messages.po"
     journal: list[dict[str, Any]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class FakeReview:
 
     async def _page(self, _: Request) -> Response:
         fields = {"name": self.name, "format": "PO", "languages": self.languages, "direction": self.direction}
-        more = {"count": len(self.segments), "done": self.done, "memory": None, "output": self.name}
+        more = {"count": len(self.segments), "done": self.done, "memory": None, "output": f"/a/{self.name}"}
         return page_response({**fields, **more, "writes_notes": True})
 
     async def _list(self, request: Request) -> Response:

@@ -400,6 +400,9 @@ def test_each_side_is_in_its_own_direction(open_page, review):
     assert page.locator("#suggestions .suggested").first.get_attribute("dir") == "rtl"
     assert page.locator("#suggestions .compared").first.get_attribute("dir") == "ltr"
     assert page.evaluate("getComputedStyle(document.querySelector('#mirror')).direction") == "rtl"
+    review.languages = ("en", None)  # the text itself tells
+    page.reload()
+    assert page.locator("#target").get_attribute("dir") == "auto"
 
 
 def test_progress_says_whether_the_document_is_written(open_page, review):
@@ -407,6 +410,7 @@ def test_progress_says_whether_the_document_is_written(open_page, review):
     ask = "document.dispatchEvent(new Event('visibilitychange', {bubbles: true}))"
     page.evaluate(ask)
     expect(page.locator("#saved")).to_have_text("written to messages.po")
+    assert page.locator("#saved").get_attribute("title") == "/a/messages.po"
     review.problem = "messages.po was changed outside; nothing is written to it"
     page.evaluate(ask)
     expect(page.locator("#saved")).to_have_text(review.problem)

@@ -14,6 +14,7 @@ const SELDOM = 15_000;
 export class Progress {
   #review;
   #onLost;
+  #document;
   #done = 0;
   #timer = null;
   /** Whether the server answered the last question. */
@@ -23,10 +24,11 @@ export class Progress {
   constructor(review, onLost) {
     this.#review = review;
     this.#onLost = onLost;
+    this.#document = review.output.split(/[\\/]/).at(-1);
     byId("name").textContent = review.name;
     byId("languages").textContent = review.languages.every(Boolean) ? review.languages.map(nameOfLanguage).join(" → ") : "";
     this.done = review.done;
-    byId("saved").textContent = "";
+    byId("saved").title = review.output;
     this.#askIn(SELDOM);
     addEventListener("visibilitychange", () => document.visibilityState === "visible" && void this.ask());
   }
@@ -67,7 +69,7 @@ export class Progress {
       const { done, saved, problem } = await reviewStatus();
       this.isAnswered = true;
       this.done = done;
-      byId("saved").textContent = problem ?? (saved ? `written to ${this.#review.output}` : "saved; writing the document …");
+      byId("saved").textContent = problem ?? (saved ? `written to ${this.#document}` : "saved; writing the document …");
       byId("saved").classList.toggle("serious", problem !== null);
       this.#askIn(saved ? SELDOM : SOON);
     } catch (error) {

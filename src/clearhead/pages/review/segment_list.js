@@ -17,7 +17,7 @@ export const nameOfState = (state) => STATES[state]?.[1] ?? state;
 
 /** Sets the direction and the language of an element with a text of one side: 0 the source, 1 the translation. */
 export function setSide(element, { direction, languages }, side) {
-  element.dir = direction[side];
+  element.dir = languages[side] === null ? "auto" : direction[side];
   element.lang = languages[side] ?? "";
 }
 
@@ -125,7 +125,7 @@ export class SegmentList {
       return element;
     };
     const estimate = quality === null ? "" : `quality ${quality.toFixed(2)}`;
-    const about = [place, estimate, origin === "memory" || origin === "repaired" ? origin : ""].filter(Boolean).join(" · ");
+    const about = [place, estimate, origin === "memory" ? origin : ""].filter(Boolean).join(" · ");
     return [
       make("span", { class: "state", "aria-hidden": "true" }, sign),
       make("span", { class: "unseen" }, `${name}: `),
@@ -136,7 +136,7 @@ export class SegmentList {
         { class: "marks" },
         mark === "" ? [] : make("span", { class: "serious" }, mark, " "),
         flags.slice(0, 3).map(({ kind, severity }) => [make("span", { class: severity }, kind.replaceAll("_", " ")), " "]),
-        make("span", { class: "soft" }, about),
+        make("span", { class: "soft about" }, about),
       ),
     ];
   }
