@@ -80,8 +80,7 @@ def in_groups(sentences: Sequence[Sentence], count: int) -> Iterator[Sentence]:
 
 def begin_samples(sentence: Sentence, bos_id: int, allowed: AllowedTokens, seed: int) -> SeparateHypotheses:
     """Return the search state of a sentence before its first sampled token."""
-    seeds = [seed_of(seed, number, sentence.source) for number in sentence.draws]
-    chances = uniform_numbers(seeds, sentence.max_length)
+    chances = chances_of(sentence, seed)
     return SeparateHypotheses.begin(sentence, bos_id, allowed, chances, count=len(chances))
 
 
@@ -96,6 +95,11 @@ def advance_samples(
     totals = (scores + log_probs[np.arange(len(drawn)), drawn]).tolist()
     for sampled, rows in zip(active, rows_of(active), strict=True):
         sampled.advance(totals[rows], drawn[rows], eos_id)
+
+
+def chances_of(sentence: Sentence, seed: int) -> list[Float[np.ndarray, " T"]]:
+    """Return the random numbers of each sample of a sentence, one for every token."""
+    return uniform_numbers([seed_of(seed, number, sentence.source) for number in sentence.draws], sentence.max_length)
 
 
 def seed_of(seed: int, number: int, ids: Sequence[int]) -> int:

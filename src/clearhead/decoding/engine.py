@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from clearhead.config import DecodeConfig, DecodePrecision
+from clearhead.config import DecodeConfig, DecodePrecision, Sampling
 from clearhead.decoding.ensemble import Ensemble
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.neighbour_keys import TOKENS_AT_ONCE, KeyCache
@@ -120,7 +120,7 @@ class InFlight(Protocol):
 
 @runtime_checkable
 class SlotSearch(Protocol):
-    """A greedy or beam search in the slots of an engine that makes its decisions itself, the same as `beam_state`."""
+    """A search in the slots of an engine that makes its decisions itself, the same as `beam_state`, or samples."""
 
     def begin(self, sentence: Sentence, bos_id: int) -> InFlight:
         """Return the state of a sentence before the first target token.
@@ -152,15 +152,17 @@ class SearchingSlots(Slots, Protocol):
         changes: Int64[np.ndarray, "1"],
         *,
         scores: bool,
+        sampling: Sampling | None = None,
     ) -> SlotSearch | None:
         """Return a search in these slots; None if they have none for it.
 
         Args:
             config: Settings of the search.
-            num_best: Hypotheses to find for each sentence.
+            num_best: Hypotheses to find for each sentence, or most samples of one.
             allowed: The allowed tokens of the model.
             changes: Counter of what the caller must look at: new, withdrawn and stopped sentences.
             scores: Whether the log-probabilities of what is found are needed.
+            sampling: How to sample; None searches instead.
         """
 
 

@@ -258,10 +258,11 @@ class _Worker:
         options, slots = self.options, self.slots
         self._is_plain = not (options.are_separate or options.is_constrained)
         self._search: SlotSearch | None = None
-        if self._is_plain and hasattr(slots, "search"):  # they are SearchingSlots; isinstance takes 0.03 ms
-            self._search = slots.search(
-                options.config, options.num_best, self.allowed, self.waiting.changes, scores=options.scores
-            )
+        has_search = not (options.diversity or options.is_constrained)
+        if has_search and hasattr(slots, "search"):  # they are SearchingSlots; isinstance takes 0.03 ms
+            num_best = options.num_best if self._is_plain else options.most_beams
+            how = options.config, num_best, self.allowed, self.waiting.changes
+            self._search = slots.search(*how, scores=options.scores, sampling=options.sampling)
 
     def work(self) -> Iterator[Found]:
         """Yield the results of this worker."""
@@ -301,6 +302,8 @@ class _Worker:
 
     def _begin(self, sentence: Sentence) -> InFlight:
         options, bos_id = self.options, first_token(self.model, sentence.source)
+        if self._search is not None:
+            return self._search.begin(sentence, bos_id)
         # Imported here, because most searches need none of them.
         if options.sampling is not None:
             from clearhead.decoding.batched_sampling import begin_samples
@@ -315,8 +318,6 @@ class _Worker:
 
             count = options.config.beam_size
             return SeparateHypotheses.begin(sentence, bos_id, self.allowed, [None] * count, count=count)
-        if self._search is not None:
-            return self._search.begin(sentence, bos_id)
         longest_penalty = rank_penalty(sentence.max_length, options.config)
         return SearchedSentence.begin(sentence, bos_id, self.allowed, longest_penalty)
 

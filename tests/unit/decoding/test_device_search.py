@@ -10,7 +10,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import torch
-from searches import WIDTHS, assert_same, find, find_plainly, tokens
+from searches import WIDTHS, assert_same, find, find_plainly, sample, tokens
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -18,10 +18,13 @@ from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding import NO_PREFIX, Ensemble, Prefix, PyTorchEngine, SearchOptions, Shortlist, decode, make_engine
 from clearhead.decoding.native.engine import NativeEngine
 from clearhead.decoding.pytorch import weights
-from clearhead.decoding.pytorch.device_beams import DeviceBeams, rounded
+from clearhead.decoding.pytorch.candidates import ListMasks
+from clearhead.decoding.pytorch.device_beams import DeviceBeams
+from clearhead.decoding.pytorch.device_state import rounded
 from clearhead.decoding.pytorch.module_engine import ModuleEngine
 from clearhead.decoding.pytorch.plain_engine import PlainEngine
 from clearhead.decoding.pytorch.weights import PackedModel
+from clearhead.decoding.scheduler import search
 from clearhead.decoding.sentence import given_prefix
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.decoding.utf8 import CharacterParts
@@ -237,15 +240,46 @@ def test_the_repetitions_of_a_prefix_are_no_loop(make_sharp_model, make_sources)
     assert len(found[0][0].tokens) > 31
 
 
-def test_other_searches_take_the_steps_of_the_general_form(make_sharp_model, make_sources):
+def test_diverse_search_takes_the_steps_of_the_general_form(make_sharp_model, make_sources):
     model, sources = make_sharp_model(), make_sources((4, 3, 9))
-    for options in (
-        SearchOptions(DecodeConfig(beam_size=3), num_best=3, diversity=0.7),
-        SearchOptions(DecodeConfig(), num_best=2, sampling=Sampling(seed=3)),
-    ):
-        engines = DeviceEngine(model), PyTorchEngine(model)
-        found, expected = (tokens(decode(engine, sources, options)) for engine in engines)
-        assert found == expected
+    options = SearchOptions(DecodeConfig(beam_size=3), num_best=3, diversity=0.7)
+    found, expected = (tokens(decode(engine(model), sources, options)) for engine in (DeviceEngine, PyTorchEngine))
+    assert found == expected
+
+
+@pytest.mark.parametrize("seed", one_in(8, range(8)))
+def test_samples_on_the_device_are_the_readable_ones(make_model, seed):
+    draw, lengths = random.Random(seed), set()
+    torch.manual_seed(seed)
+    for _ in range(8):
+        num_words, num_placeholders = draw.choice([12, 33, 70]), draw.choice([0, 0, 32])
+        model = drawn_model(draw, make_model, num_words=num_words, num_placeholders=num_placeholders)
+        words, signs = range(8, num_words), range(num_words, num_words + num_placeholders)
+        sampling = Sampling(
+            seed=draw.randrange(99),
+            epsilon=draw.choice([0.0, 0.02, 0.2]),
+            temperature=draw.choice([0.5, 1.0, 3.0]),
+            top_k=draw.choice([0, 1, 3, 100]),
+            top_p=draw.choice([1.0, 0.9, 0.5]),
+        )
+        sources = [drawn_source(draw, words, signs) for _ in range(draw.randint(1, 5))]
+        if model.config.is_decoder_alone:  # plain code reads texts of one length
+            sources = [[*source[:1], END] for source in sources]
+        prefixes = [drawn_prefix(draw, words) if draw.random() < 0.3 else NO_PREFIX for _ in sources]
+        limits = [len(prefix.tokens) + draw.choice([1, 2, 7, 40]) for prefix in prefixes]
+        count, end_loops = draw.choice([1, 3, 19]), draw.random() < 0.5
+        config = DecodeConfig(end_loops=end_loops, batch_tokens=draw.choice([1, 400, 100_000]))
+        options, groups = SearchOptions(config, count, sampling), [[] for _ in sources]
+        for number, hypotheses in search(DeviceEngine(model), sources, limits, options, prefixes):
+            groups[number] += hypotheses
+        rules = {"max_lengths": limits, "prefixes": prefixes, "end_loops": end_loops}
+        expected = sample(model, sources, sampling=sampling, count=count, **rules)
+        found, expected = ([sorted(group, key=lambda one: one.tokens) for group in both] for both in (groups, expected))
+        assert_same(found, expected)
+        ends = [[[one.was_ended for one in group] for group in both] for both in (found, expected)]
+        assert ends[0] == ends[1]
+        lengths.update(len(one.tokens) for group in found for one in group)
+    assert len(lengths) > 5
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
@@ -316,10 +350,24 @@ def test_a_step_reads_no_value_from_the_device(make_model, monkeypatch, position
     model = make_model(norm="pre", positions=positions, **POSITIONS[positions]).to("meta")
     config = DecodeConfig(beam_size=beam_size, min_length=3, no_repeat_ngram_size=2)
     parts = CharacterParts(PARTS, 37)
-    beams = DeviceBeams(PackedModel(model), config, beam_size, AllowedTokens.of(model.config, config, parts), None)
+    beams = DeviceBeams(PackedModel(model), config, beam_size, AllowedTokens.of(model.config, config, parts))
     beams.grow(rounded(5, 60, 9))
     with Counted() as counted:
         beams.step(rounded(5, 33, 9))
     with pytest.raises(RuntimeError, match="meta"):
         beams.are_open([0])
     assert counted.number < 185
+
+
+def test_steps_of_samples_and_of_shortlists_read_no_value_from_the_device(make_model, monkeypatch):
+    monkeypatch.setattr(weights, "unpackable", lambda model: None)  # it compares values
+    model, config = make_model().to("meta"), DecodeConfig(min_length=3)
+    shortlist = Shortlist(np.array([END, 5], dtype=np.int32), np.full((37, 2), 7, dtype=np.int32))
+    allowed = AllowedTokens.of(model.config, config, listed=shortlist.common.tolist())
+    packed = PackedModel(model)
+    lists = ListMasks(model.config, shortlist, packed.device)
+    for how in ((lists, None), (None, Sampling(top_k=9, top_p=0.9))):
+        beams = DeviceBeams(packed, config, 5, allowed, *how)
+        beams.grow(rounded(5, 60, 9))
+        with Counted():
+            beams.step(rounded(5, 33, 9))

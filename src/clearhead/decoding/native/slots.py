@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clearhead.config import DecodeConfig
+from clearhead.config import DecodeConfig, Sampling
 from clearhead.decoding.engine import Beams, Candidates, leave_slot
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.native.search import NativeSearch
@@ -122,8 +122,11 @@ class NativeSlots:
         changes: Int64[np.ndarray, "1"],
         *,
         scores: bool,
-    ) -> NativeSearch:
+        sampling: Sampling | None = None,
+    ) -> NativeSearch | None:
         """Return a search in these slots; see `engine.SearchingSlots`."""
+        if sampling is not None:
+            return None
         assert config.beam_size == self._beam_size
         if not scores and config.beam_size == 1 and self._listed is None and self._weights.greedy_decoder is not None:
             self._decoder = self._weights.greedy_decoder

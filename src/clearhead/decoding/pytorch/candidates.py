@@ -6,6 +6,7 @@ a shortlist always allows, P own tokens of a sentence, C candidates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -13,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from clearhead.config import ModelConfig
+from clearhead.config import ModelConfig, Sampling
 from clearhead.decoding.engine import Candidates, leave_slot
 from clearhead.decoding.pytorch.slots import SlotRows, lazy_zeros, rounded
 from clearhead.decoding.pytorch.weights import BLOCK, PackedModel
@@ -76,6 +77,28 @@ def best_tokens(log_probs: Float[Tensor, "R V"], count: int) -> tuple[Float[Tens
     tokens = torch.add(torch.arange(BLOCK, device=chosen.device), chosen[..., None], alpha=BLOCK).flatten(1)
     values, places = near.topk(min(count, near.size(1)), dim=-1)
     return values, tokens.gather(1, places)
+
+
+def drawn_tokens(
+    log_probs: Float[Tensor, "R V"], chances: Float[Tensor, " R"], sampling: Sampling
+) -> Int[Tensor, "R 1"]:
+    """Return the token of each row that `batched_sampling.draw_token` draws with a uniform number."""
+    nothing, best = float("-inf"), log_probs.amax(dim=1, keepdim=True)
+    least = math.log(sampling.epsilon) if sampling.epsilon > 0.0 else torch.finfo(log_probs.dtype).min
+    scaled = (log_probs.double() - best) / sampling.temperature
+    scaled = scaled.masked_fill(log_probs < best.clamp(max=least), nothing)
+    if 0 < sampling.top_k < scaled.size(1):
+        scaled = scaled.masked_fill(scaled < scaled.topk(sampling.top_k, dim=1).values[:, -1:], nothing)
+    weights = scaled.exp()
+    if sampling.top_p < 1.0:
+        ordered, order = weights.sort(dim=1, descending=True, stable=True)
+        cumulative = ordered.cumsum(dim=1)
+        # A token stays if those before it sum to less than top_p.
+        ordered = ordered.masked_fill(cumulative - ordered >= sampling.top_p * cumulative[:, -1:], 0.0)
+        weights = weights.scatter(1, order, ordered)
+    cumulative = weights.cumsum(dim=1)
+    places = torch.searchsorted(cumulative, chances[:, None] * cumulative[:, -1:], right=True)
+    return places.clamp(max=cumulative.size(1) - 1)
 
 
 class ListMasks:

@@ -1,6 +1,7 @@
-"""The beams of the sentences in flight as tensors: a step of greedy or beam search that never waits for the device.
+"""The beams of the sentences in flight as tensors: a step of a search that never waits for the device.
 
-Decisions are those of `beam_state`. Every tensor of a step has a size that the host knows, and no value is read back,
+Decisions of greedy and beam search are those of `beam_state`. Samples of a sentence are beams of which each has one
+candidate, the token drawn for it. Every tensor of a step has a size that the host knows, and no value is read back,
 so a step can be recorded as a CUDA graph. A sentence keeps its row until it leaves; without open hypotheses it takes
 part in steps without effect.
 
@@ -13,17 +14,20 @@ C candidates, L decoder layers, W width of keys and values together, G guided hy
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from clearhead.config import DecodeConfig
-from clearhead.decoding.pytorch.candidates import ListMasks, best_tokens
+from clearhead.config import DecodeConfig, Sampling
+from clearhead.decoding.batched_sampling import chances_of
+from clearhead.decoding.pytorch.candidates import ListMasks, best_tokens, drawn_tokens
+from clearhead.decoding.pytorch.device_state import NONE, Guide, Sizes, State, rounded
 from clearhead.decoding.pytorch.slots import SlotRows
 from clearhead.decoding.pytorch.weights import PackedModel
 from clearhead.decoding.repetition import LOOP_TIMES, LOOP_TOKENS
@@ -40,71 +44,7 @@ from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.decoding.utf8 import NUM_ROOMS, NUM_STATES
 from clearhead.kernels.cuda_graphs import GraphRecorder
 
-_NONE = -1
-"""No token."""
 _INFINITY = float("inf")
-
-
-class Sizes(NamedTuple):
-    """How much of the tensors a step uses."""
-
-    rows: int
-    """N."""
-    positions: int
-    """P."""
-    sources: int
-    """S."""
-
-
-class Guide(NamedTuple):
-    """The allowed next tokens of hypotheses whose rules only `AllowedTokens.after` knows."""
-
-    beams: Int[Tensor, " G"]
-    """Row times K plus beam of each."""
-    masks: Bool[Tensor, "G V"]
-    are_guided: Bool[Tensor, "N 1"]
-    ends: Bool[Tensor, "N K"]
-    """Whether a rule allows only the end token."""
-
-
-_UNIT, _MANY_ROWS = 32, 256
-"""Positions, and many rows, are used in multiples of these, so that few graphs serve all steps."""
-
-
-def rounded(rows: int, positions: int, sources: int) -> Sizes:
-    """Return sizes to use for at least so many rows and positions."""
-    rows = 1 << (rows - 1).bit_length() if rows < _MANY_ROWS else -(-rows // _MANY_ROWS) * _MANY_ROWS
-    return Sizes(rows, *(-(-length // _UNIT) * _UNIT for length in (positions, sources)))
-
-
-@dataclass
-class _State:
-    past: Float[Tensor, "L N PK W"]
-    memory: Float[Tensor, "L N S W"]
-    memory_mask: Float[Tensor, "N S"]
-    scores: Float[Tensor, "N K"]
-    """Log-probability of each open hypothesis, best first; minus infinity where there is none, NaN in a row whose
-    probabilities were not numbers."""
-    newest: Int[Tensor, "N K"]
-    """The last token of each."""
-    utf8: Int[Tensor, "N K"]
-    """Its state of UTF-8; see `CharacterParts`."""
-    lengths: Int[Tensor, " N"]
-    """Position of the next token."""
-    history: Int[Tensor, "N 3 K P"]
-    """By position: the token, `_NONE` where none is written; the beam that holds its key and value, counted from 1; and
-    the length of the longest common suffix of the tokens before this position and of the whole hypothesis."""
-    finished: Float[Tensor, "N B 3"]
-    """The best finished hypotheses, best first: rank score, log-probability, twice the end plus whether a rule ended
-    it."""
-    finished_tokens: Int[Tensor, "N B P"]
-    forced: Int[Tensor, "N P"]
-    """The only token allowed at each position of a prefix; `_NONE` after it."""
-    limits: Int[Tensor, "N 5"]
-    """First position, end, end of the tokens without cost, end of the prefix, repetitions of a loop."""
-    longest_penalties: Float[Tensor, " N"]
-    unlisted: Bool[Tensor, "N V"]
-    """True for tokens that a sentence's shortlist lacks; without a shortlist it has no columns."""
 
 
 class DeviceBeams:
@@ -116,12 +56,22 @@ class DeviceBeams:
         num_best: Finished hypotheses to keep for each sentence.
         allowed: The allowed tokens of the model.
         lists: The shortlist; None allows the whole vocabulary.
+        sampling: How to sample, `num_best` samples of a sentence at once; None searches instead.
     """
 
     def __init__(
-        self, packed: PackedModel, config: DecodeConfig, num_best: int, allowed: AllowedTokens, lists: ListMasks | None
+        self,
+        packed: PackedModel,
+        config: DecodeConfig,
+        num_best: int,
+        allowed: AllowedTokens,
+        lists: ListMasks | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
-        self.beam_size, self._num_best, self._config, self._packed = config.beam_size, num_best, config, packed
+        if sampling is not None:
+            config = config.model_copy(update={"beam_size": 1})  # whose ranks are log-probabilities
+        self.beam_size = config.beam_size if sampling is None else num_best
+        self._sampling, self._num_best, self._config, self._packed = sampling, num_best, config, packed
         self._eos_id, self.device = packed.config.eos_id, packed.device
         self._eos = torch.tensor(self._eos_id, device=self.device)
         self._ngram_size = config.no_repeat_ngram_size
@@ -138,7 +88,7 @@ class DeviceBeams:
         """Recorded steps, by size."""
         self._recorder: GraphRecorder | None = None
         """Recorder of CUDA graphs; made at the first recording."""
-        self._state: _State
+        self._state: State
         self.sizes = Sizes(0, 0, 0)
         self.grow(rounded(1, 1, 1))
 
@@ -152,7 +102,7 @@ class DeviceBeams:
         on: dict[str, Any] = {"device": self.device}
         whole, double = {"dtype": torch.int64, **on}, {"dtype": torch.float64, **on}
         own = {"dtype": self._packed.dtype, **on}
-        larger = _State(
+        larger = State(
             # Values that a mask hides must still be finite, because 0 times NaN is NaN.
             past=torch.zeros(layers, n, p * k, width, **own),
             memory=torch.zeros(layers, n, s, width, **own),
@@ -164,15 +114,16 @@ class DeviceBeams:
             history=torch.zeros(n, 3, k, p, **whole),
             finished=torch.full((n, b, 3), -_INFINITY, **double),
             finished_tokens=torch.zeros(n, b, p, **whole),
-            forced=torch.full((n, p), _NONE, **whole),
+            forced=torch.full((n, p), NONE, **whole),
             limits=torch.zeros(n, 5, **whole),
             longest_penalties=torch.ones(n, **double),
+            chances=torch.zeros(n, k, p if self._sampling else 0, **on),
             unlisted=torch.zeros(n, self._packed.config.vocab_size if self._lists else 0, dtype=torch.bool, **on),
         )
         larger.memory_mask[:, 0] = 0.0  # for empty rows, in which NaN would last
-        larger.history[:, 0] = _NONE
+        larger.history[:, 0] = NONE
         if before.rows:
-            for field in fields(_State):
+            for field in fields(State):
                 old = getattr(self._state, field.name)
                 getattr(larger, field.name)[tuple(map(slice, old.shape))] = old
         self._state, self.sizes = larger, sizes
@@ -195,7 +146,7 @@ class DeviceBeams:
         """Store the keys and values of the beginning of a decoder-only model's text."""
         self._empty([row]).past[:, row, : past.size(1) * self.beam_size : self.beam_size] = past
 
-    def _empty(self, rows: list[int]) -> _State:
+    def _empty(self, rows: list[int]) -> State:
         """Remove the keys and values of former sentences, which may be NaN, from rows; return the state."""
         index = torch.tensor(rows, device=self.device)
         self._state.past.index_fill_(1, index, 0.0)
@@ -221,7 +172,7 @@ class DeviceBeams:
             ends = (0, sentence.max_length, prefix.given, len(prefix.tokens))
             times = LOOP_TIMES * sentence.times_in_source if self._config.end_loops else 0
             limits.append([*(first + end for end in ends), times])
-        self.grow(rounded(1, max(prefix_end for _, _, _, prefix_end, _ in limits), 1))
+        self.grow(rounded(1, max(limit[1 if self._sampling else 3] for limit in limits), 1))  # for chances or prefixes
         state = self._state
         state.limits[index] = torch.tensor(limits, device=self.device)
         state.lengths[index] = starts = state.limits[index, 0]
@@ -232,18 +183,30 @@ class DeviceBeams:
         if self._lists is not None:
             state.unlisted[index] = self._lists.unlisted(sentences)
         state.utf8[index] = 0
-        state.scores[index] = torch.where(self._count[: self.beam_size] == 0, 0.0, -_INFINITY)
+        num_open = torch.tensor([max(1, len(sentence.draws)) for sentence in sentences], device=self.device)
+        state.scores[index] = torch.where(self._count[: self.beam_size] < num_open[:, None], 0.0, -_INFINITY)
         state.finished[index] = -_INFINITY
         state.history[index] = 0
-        state.history[index, 0] = _NONE
+        state.history[index, 0] = NONE
         is_source = self._count[: self.sizes.positions] < starts[:, None]
-        state.history[index, 1, 0] = is_source.long()  # its keys and values belong to the first beam
-        state.forced[index] = _NONE
+        state.history[index, 1] = is_source.long()[:, None]  # its keys and values belong to the first beam
+        if self._sampling is not None:
+            state.chances[index] = self._chances(sentences, self._sampling.seed).to(self.device)
+        state.forced[index] = NONE
         if any(forced):
-            begun = [[_NONE] * first + [*tokens] for (first, *_), tokens in zip(limits, forced, strict=True)]
+            begun = [[NONE] * first + [*tokens] for (first, *_), tokens in zip(limits, forced, strict=True)]
             width = max(map(len, begun))
-            padded = [[*tokens, *[_NONE] * (width - len(tokens))] for tokens in begun]
+            padded = [[*tokens, *[NONE] * (width - len(tokens))] for tokens in begun]
             state.forced[index, :width] = torch.tensor(padded, device=self.device)
+
+    def _chances(self, sentences: Sequence[Sentence], seed: int) -> Float[Tensor, "_ K P"]:
+        """Return the random numbers of the samples of sentences, on the host."""
+        chances = torch.zeros(len(sentences), self.beam_size, self.sizes.positions)
+        for own, sentence in zip(chances, sentences, strict=True):
+            first = self.first_position(sentence)
+            numbers = np.stack(chances_of(sentence, seed))
+            own[: len(numbers), first : first + sentence.max_length] = torch.from_numpy(numbers)
+        return chances
 
     def close(self, rows: Sequence[int]) -> None:
         """End the searches of rows."""
@@ -254,7 +217,7 @@ class DeviceBeams:
     def move(self, rows: list[int], places: list[int]) -> None:
         """Move sentences to other rows."""
         before, index = torch.tensor(rows, device=self.device), torch.tensor(places, device=self.device)
-        for field in fields(_State):
+        for field in fields(State):
             tensor = getattr(self._state, field.name)
             axis = int(field.name in ("past", "memory"))
             tensor.index_copy_(axis, index, tensor.index_select(axis, before))
@@ -313,12 +276,19 @@ class DeviceBeams:
         ended, forced = self._rules(sizes, length)
         if guide is not None:
             ended = torch.where(guide.are_guided, guide.ends, ended)
-            forced = forced.masked_fill(guide.are_guided, _NONE)
+            forced = forced.masked_fill(guide.are_guided, NONE)
         only = forced.expand_as(ended).masked_fill(ended, self._eos_id).flatten()[:, None]  # (NK, 1)
         gain_of_only = log_probs.gather(1, only.clamp_min(0))
         self._restrict(log_probs, sizes, length, guide)
-        gains, tokens = best_tokens(log_probs, candidates_of_row(self.beam_size))  # (NK, C)
-        is_only = only != _NONE
+        if self._sampling is None:
+            gains, tokens = best_tokens(log_probs, candidates_of_row(self.beam_size))  # (NK, C)
+        else:
+            places = (length - 1).expand_as(ended)[..., None]  # (N, K, 1)
+            tokens = drawn_tokens(
+                log_probs, self._state.chances[: sizes.rows].gather(2, places).flatten(), self._sampling
+            )
+            gains = log_probs.gather(1, tokens)
+        is_only = only != NONE
         gain_of_only = functional.pad(gain_of_only, (0, gains.size(1) - 1), value=-_INFINITY)
         gains, tokens = torch.where(is_only, gain_of_only, gains), torch.where(is_only, only, tokens)
         self._choose(sizes, gains, tokens, ended, length)
@@ -392,7 +362,7 @@ class DeviceBeams:
         """Give the tokens that would repeat `no_repeat_ngram_size` tokens minus infinity."""
         (n, p, _), state = sizes, self._state
         tokens, suffixes = state.history[:n, 0, :, :p], state.history[:n, 2, :, :p]
-        repeats = (suffixes >= self._ngram_size - 1) & (tokens != _NONE)  # (N, K, P)
+        repeats = (suffixes >= self._ngram_size - 1) & (tokens != NONE)  # (N, K, P)
         if self._parts is not None:
             repeats = repeats & (state.utf8[:n] == 0)[..., None]  # the rest of a character comes first
         losses = log_probs.new_zeros(()).expand_as(repeats).masked_fill(repeats, -_INFINITY)
@@ -432,6 +402,9 @@ class DeviceBeams:
             utf8 = state.utf8[:n]
             utf8.copy_(self._parts[1][utf8.gather(1, beams), newest])
 
+        if self._sampling is not None:
+            chances = state.chances[:n]  # also those of positions beyond this step's
+            chances.copy_(chances.gather(1, beams[..., None].expand_as(chances)))
         if k > 1:
             history.copy_(history.gather(2, beams[:, None, :, None].expand(n, 3, k, p)))
         written, suffixes = history[:, 0], history[:, 2]

@@ -1,4 +1,4 @@
-"""Greedy and beam search on the device: several steps at a time, then the host looks which sentences are finished.
+"""Searches on the device: several steps at a time, then the host looks which sentences are finished.
 
 A step is `DeviceBeams.step`, on a GPU as a CUDA graph. The masks of a text prefix and of placeholders come from
 `token_masks`, so while such a sentence is in flight the host looks after every step.
@@ -15,7 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.decoding.engine import leave_slot
-from clearhead.decoding.pytorch.device_beams import DeviceBeams, Guide, rounded
+from clearhead.decoding.pytorch.device_beams import DeviceBeams
+from clearhead.decoding.pytorch.device_state import Guide, rounded
 from clearhead.decoding.rules import Hypothesis
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.token_masks import AllowedTokens, Mask
@@ -65,7 +66,7 @@ class DeviceSentence:
 
 
 class DeviceSearch:
-    """A greedy or beam search of the sentences in the slots of a worker; see `engine.SlotSearch`.
+    """A search of the sentences in the slots of a worker, or their samples; see `engine.SlotSearch`.
 
     Args:
         beams: The state of the search, which is emptied.

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from clearhead.config import DecodeConfig, DecodePrecision
+from clearhead.config import DecodeConfig, DecodePrecision, Sampling
 from clearhead.decoding.engine import Beams, Candidates
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.pytorch.candidates import (
@@ -55,7 +55,7 @@ class PyTorchEngine(TransformerEngine):
     def __init__(self, model: Transformer, precision: DecodePrecision = "fp32") -> None:
         super().__init__(model, precision)
         self._stays_on_device = model.device.type != "cpu"
-        """Whether greedy and beam search run on the device; on a CPU that is slower."""
+        """Whether greedy and beam search and sampling run on the device; on a CPU that is slower."""
         self._idle: dict[tuple[Any, ...], DeviceBeams] = {}
         """The beams of the last search, with their graphs, by what they depend on."""
         if self._stays_on_device:
@@ -90,16 +90,21 @@ class PyTorchEngine(TransformerEngine):
         return PyTorchSlots(self.packed, beam_size, max_slots, listed, search)
 
     def _search(
-        self, shortlist: Shortlist | None, config: DecodeConfig, num_best: int, allowed: AllowedTokens
+        self,
+        shortlist: Shortlist | None,
+        config: DecodeConfig,
+        num_best: int,
+        allowed: AllowedTokens,
+        sampling: Sampling | None,
     ) -> DeviceSearch:
         """Return a search on the device."""
         penalty = config.length_penalty, config.length_penalty_form
         repetition = config.end_loops, config.no_repeat_ngram_size
-        key = config.beam_size, num_best, penalty, repetition, config.min_length, allowed.parts, shortlist
+        key = config.beam_size, num_best, penalty, repetition, config.min_length, allowed.parts, shortlist, sampling
         beams = self._idle.pop(key, None)
         if beams is None:
             lists = None if shortlist is None else ListMasks(self.packed.config, shortlist, self.packed.device)
-            beams = DeviceBeams(self.packed, config, num_best, allowed, lists)
+            beams = DeviceBeams(self.packed, config, num_best, allowed, lists, sampling)
         search = DeviceSearch(beams, allowed)
         weakref.finalize(search, self._keep, key, beams)
         return search
@@ -134,7 +139,7 @@ class PyTorchSlots:
         beam_size: int,
         max_slots: int,
         listed: ListedTokens | None,
-        search: Callable[[DecodeConfig, int, AllowedTokens], DeviceSearch] | None,
+        search: Callable[[DecodeConfig, int, AllowedTokens, Sampling | None], DeviceSearch] | None,
     ) -> None:
         self._packed = packed
         self._cache = packed.cache(beam_size, max_slots)
@@ -151,13 +156,14 @@ class PyTorchSlots:
         changes: Int64[np.ndarray, "1"],
         *,
         scores: bool,
+        sampling: Sampling | None = None,
     ) -> DeviceSearch | None:
         """Return a search on the device; None if there is none. See `engine.SearchingSlots`."""
         del changes, scores
         if self._search is None:
             return None
         self._listed = None  # the search masks all tokens
-        self._store = search = self._search(config, num_best, allowed)
+        self._store = search = self._search(config, num_best, allowed, sampling)
         self.source_lengths = search.source_lengths
         return search
 
