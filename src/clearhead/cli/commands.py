@@ -9,6 +9,7 @@ Name = Literal[
     "demo",
     "train",
     "translate",
+    "review",
     "score",
     "evaluate",
     "explain",
@@ -38,6 +39,8 @@ def function_of(name: Name) -> Callable[..., None]:
             from clearhead.cli.train import train as function
         case "translate":
             from clearhead.cli.translate import translate as function
+        case "review":
+            from clearhead.cli.review import review as function
         case "score":
             from clearhead.cli.score import score as function
         case "evaluate":

@@ -53,6 +53,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         ),
         Rule("--as-text", excludes="--paragraphs", why="which reads other units than lines"),
     ),
+    "review": (Rule("--fuzzy, --reuse-from", needs="--memory FILE"),),
     "backtranslate": (Rule("--beam, --precision", excludes="--sample", why=_DRAWN), Rule("--seed", needs="--sample")),
     "score": (
         Rule("--source, --target", excludes="--pairs", why=_BOTH_SIDES),

@@ -17,13 +17,18 @@ from clearhead.runtime.installation import pip_install
 DEMO = "runs/demo"
 
 
-class AddressOptions(OptionGroup):
-    """Where the server listens, and to whom."""
+class ListenOptions(OptionGroup):
+    """Where a server listens."""
 
     host: str = typer.Option(
         "127.0.0.1", help="Address to listen on; 0.0.0.0 or :: accepts requests from other machines."
     )
     port: int = typer.Option(5_000, min=0, max=65_535, help="Port to listen on; 0 chooses a free one.")
+
+
+class AddressOptions(ListenOptions):
+    """Where the server listens, and to whom."""
+
     cors: list[str] | None = typer.Option(
         None,
         metavar="ORIGIN",

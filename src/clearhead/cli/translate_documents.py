@@ -34,8 +34,8 @@ AS_TEXT = "; --as-text translates every line of it as it is"
 SHOWN_LINES = 10
 
 
-class DocumentOptions(OptionGroup):
-    """Options that apply only to documents, but for the languages, which also name those of a memory and of terms."""
+class ReadingOptions(OptionGroup):
+    """How documents are read; the languages also name those of a memory and of terms."""
 
     columns: str | None = typer.Option(
         None,
@@ -69,6 +69,37 @@ class DocumentOptions(OptionGroup):
         show_default="the other one of two",
         rich_help_panel="Documents",
     )
+    skip_bad_units: bool = typer.Option(
+        False,
+        "--skip-bad-units",
+        help="Keep the units of an .xlf or .tmx file that hold a character that XML forbids, instead of refusing "
+        "the file; they are counted.",
+    )
+
+    def asked(self, path: str, *, has_others: bool) -> dict[str, Any]:
+        """Return the options as arguments of `read_document`.
+
+        Args:
+            path: The document.
+            has_others: Whether there is a memory or terms, for which alone the languages may be meant.
+
+        Raises:
+            ConfigError: If the columns or keys cannot be read.
+        """
+        from clearhead.formats.document_files import has_option
+
+        languages = {"from_lang": self.from_lang, "to_lang": self.to_lang}
+        return {
+            "columns": None if self.columns is None else typed_columns("--columns", self.columns),
+            "keys": None if self.keys is None else typed_names("--keys", self.keys),
+            "skip_bad_units": self.skip_bad_units or None,
+            **{name: said for name, said in languages.items() if not has_others or has_option(path, name)},
+        }
+
+
+class DocumentOptions(ReadingOptions):
+    """Options that apply only to documents."""
+
     paragraphs: bool = typer.Option(
         False,
         "--paragraphs",
@@ -80,12 +111,6 @@ class DocumentOptions(OptionGroup):
         "--as-text",
         help="Translate the lines of any file, also of a document or of a format that is not read as one: its "
         "markup is text, too.",
-    )
-    skip_bad_units: bool = typer.Option(
-        False,
-        "--skip-bad-units",
-        help="Keep the units of an .xlf or .tmx file that hold a character that XML forbids, instead of refusing "
-        "the file; they are counted.",
     )
     only_missing: bool | None = typer.Option(
         None,
@@ -161,7 +186,7 @@ def translate_documents(
         settings = {**settings, **(read_terms(translator) if read_terms else {})}
         translator.translate([], **settings)  # an impossible setting is refused before anything is written
         for path, document in zip(paths, documents, strict=True):
-            if problem := _other_language(document, translator, settings):
+            if problem := other_language(document, translator, settings):
                 notice(f"{display_name(path)}: {problem}")
         for path, document, target in zip(paths, documents, targets, strict=True):
             translated = _translate(
@@ -185,35 +210,27 @@ def _read(paths: Sequence[str], options: DocumentOptions, *, has_others: bool) -
         ConfigError: If an option does not apply.
         DataError: If one cannot be read.
     """
-    from clearhead.files import display_name
-    from clearhead.formats.document_files import has_option, read_document
-    from clearhead.text.lines import first_few
+    from clearhead.formats.document_files import read_document
 
-    asked = {
-        "columns": None if options.columns is None else typed_columns("--columns", options.columns),
-        "keys": None if options.keys is None else typed_names("--keys", options.keys),
-        "skip_bad_units": options.skip_bad_units or None,
-    }
-    languages = {"from_lang": options.from_lang, "to_lang": options.to_lang}
     documents = [
-        # Beside a memory or terms, the languages may be meant for those alone.
-        read_document(
-            path,
-            paragraphs=options.paragraphs,
-            **asked,
-            **{name: said for name, said in languages.items() if not has_others or has_option(path, name)},
-        )
+        read_document(path, paragraphs=options.paragraphs, **options.asked(path, has_others=has_others))
         for path in paths
     ]
     for path, document in zip(paths, documents, strict=True):
-        if lines := document.skipped:
-            shown = first_few([str(line) for line in lines], SHOWN_LINES)
-            notice(
-                f"{display_name(path)}: {len(lines):,} units skipped; XML forbids a character in them: lines {shown}"
-            )
-        for remark in document.remarks:
-            notice(f"{display_name(path)}: {remark}")
+        tell_skipped(path, document)
     return documents
+
+
+def tell_skipped(path: str, document: Document) -> None:
+    """Report on stderr what of a document is skipped, and what else a translator must know."""
+    from clearhead.files import display_name
+    from clearhead.text.lines import first_few
+
+    if lines := document.skipped:
+        shown = first_few([str(line) for line in lines], SHOWN_LINES)
+        notice(f"{display_name(path)}: {len(lines):,} units skipped; XML forbids a character in them: lines {shown}")
+    for remark in document.remarks:
+        notice(f"{display_name(path)}: {remark}")
 
 
 def _translate(
@@ -308,7 +325,7 @@ def _outputs(paths: Sequence[str], output: str | None, *, is_jsonl: bool) -> lis
     if len(paths) > 1:
         raise ConfigError("several documents need a directory for their translations: --output DIR")
     if output is not None and _is_lasting(output) and not is_jsonl:
-        _refuse_other_format(paths[0], output)
+        refuse_other_format(paths[0], output)
     return [output]
 
 
@@ -319,7 +336,12 @@ def _is_directory(output: str, num_documents: int) -> bool:
     return output.endswith(os.sep) or (num_documents > 1 and not Path(output).suffix)
 
 
-def _refuse_other_format(path: str, output: str) -> None:
+def refuse_other_format(path: str, output: str) -> None:
+    """Make sure that the translation of a document has an extension of its format.
+
+    Raises:
+        ConfigError: If it has not.
+    """
     from clearhead.files import display_name
     from clearhead.formats.document_files import is_document, is_same_format
 
@@ -353,7 +375,7 @@ def _object(result: TranslatedSegment) -> dict[str, Any]:
     }
 
 
-def _other_language(document: Document, translator: Translator, settings: Mapping[str, Any]) -> str:
+def other_language(document: Document, translator: Translator, settings: Mapping[str, Any]) -> str:
     """Return which target language the file names, if the model is known to translate into others; else nothing."""
     from clearhead.formats.xml.translation_units import are_related
 

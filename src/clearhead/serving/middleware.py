@@ -12,7 +12,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
@@ -109,7 +109,12 @@ class OutermostMiddleware:
         scope.setdefault("state", {})["log_fields"] = log_fields = {}
         try:
             scope = _in_origin_form(scope)
-            self._require_allowed(scope)
+            require_allowed(
+                scope,
+                self._hosts,
+                self._origins,
+                advice=("its operator can allow this one with --hosts", "the operator can allow it with --cors"),
+            )
             scope["state"]["client"] = self._client(scope)
             body = await self._body(scope, receive, answer)
             self._metrics.stages.labels("body").observe(time.monotonic() - begin)
@@ -146,35 +151,6 @@ class OutermostMiddleware:
                 self._metrics.answered_by(log_fields["model"], answer.status, seconds)
             if "error" in log_fields or endpoint not in self._endpoints.probes:
                 log_event(logging.ERROR if "error" in log_fields else logging.INFO, **fields)
-
-    def _require_allowed(self, scope: Scope) -> None:
-        """Refuse requests under a name that is not this server's, and those of web pages that a user happens to open.
-
-        Without the names, a page could reach a local server by a name of its own that leads to this machine (DNS
-        rebinding). Browsers say in `Sec-Fetch-Site` whether a page of another site sends a request; where they reach a
-        server over HTTP under a name other than localhost, they say only the page's `Origin`.
-
-        Raises:
-            HTTPError: If the request is not allowed, its headers are too large, or it has two lengths.
-        """
-        hosts = _values_of(scope, b"host")
-        if len(hosts) != 1:
-            raise bad_request("send one Host header")
-        if self._hosts and _name_of(hosts[0]) not in self._hosts:
-            raise bad_request("this server has another name; its operator can allow this one with --hosts")
-        sites, origins = _values_of(scope, b"sec-fetch-site"), _values_of(scope, b"origin")
-        is_foreign = any(site in ("cross-site", "same-site") for site in sites)
-        if not sites:
-            is_foreign = any(not _is_origin_of(hosts[0], origin) for origin in origins)
-        if scope["method"] == "POST" and is_foreign and not self._origins & {"*", *origins}:
-            raise HTTPError(
-                HTTPStatus.FORBIDDEN, "pages of other sites may not ask; the operator can allow it with --cors"
-            )
-        if _values_of(scope, b"transfer-encoding") and _values_of(scope, b"content-length"):
-            raise bad_request("send Content-Length or Transfer-Encoding")  # a proxy may have believed the other
-        size = len(scope["raw_path"]) + len(scope["query_string"])
-        if size + sum(len(name) + len(value) + _HEADER_MARKS for name, value in scope["headers"]) > MAX_HEADER_BYTES:
-            raise HTTPError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, HEADERS_TOO_LARGE)
 
     def _client(self, scope: Scope) -> str | None:
         """Return the client of a request by its headers: the owner of its key, or its address where none is needed.
@@ -253,6 +229,42 @@ class OutermostMiddleware:
         """
         fields = parse_multipart(content_type, begin, is_whole=False)
         return next((self._keys.client(value) for name, value in fields if name == "api_key"), None)
+
+
+def require_allowed(
+    scope: Scope, names: Set[str], pages: Set[str] = frozenset(), *, advice: tuple[str, str] = ("", "")
+) -> None:
+    """Refuse requests under a name that is not this server's, and those of web pages that a user happens to open.
+
+    Without the names, a page could reach a local server by a name of its own that leads to this machine (DNS
+    rebinding). Browsers say in `Sec-Fetch-Site` whether a page of another site sends a request; where they reach a
+    server over HTTP under a name other than localhost, they say only the page's `Origin`.
+
+    Args:
+        scope: The request.
+        names: Names in the header `Host` that are served; empty serves all.
+        pages: Origins of other web pages that may send requests; `*` allows all.
+        advice: What the operator can do about a refused name, and about a refused page.
+
+    Raises:
+        HTTPError: If the request is not allowed, its headers are too large, or it has two lengths.
+    """
+    hosts = _values_of(scope, b"host")
+    if len(hosts) != 1:
+        raise bad_request("send one Host header")
+    if names and _name_of(hosts[0]) not in names:
+        raise bad_request("; ".join(filter(None, ["this server has another name", advice[0]])))
+    sites, origins = _values_of(scope, b"sec-fetch-site"), _values_of(scope, b"origin")
+    is_foreign = any(site in ("cross-site", "same-site") for site in sites)
+    if not sites:
+        is_foreign = any(not _is_origin_of(hosts[0], origin) for origin in origins)
+    if scope["method"] == "POST" and is_foreign and not pages & {"*", *origins}:
+        raise HTTPError(HTTPStatus.FORBIDDEN, "; ".join(filter(None, ["pages of other sites may not ask", advice[1]])))
+    if _values_of(scope, b"transfer-encoding") and _values_of(scope, b"content-length"):
+        raise bad_request("send Content-Length or Transfer-Encoding")  # a proxy may have believed the other
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    if size + sum(len(name) + len(value) + _HEADER_MARKS for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+        raise HTTPError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, HEADERS_TOO_LARGE)
 
 
 def _too_large(limit: int, *, has_key: bool) -> HTTPError:

@@ -88,7 +88,7 @@ def serve(
     """
     allow_files(2 * service.config.max_connections + _OTHER_FILES)
     config = ConnectionConfig(
-        make_app(service, cors_origins=cors_origins, hosts=_served_hosts(hosts, listener)),
+        make_app(service, cors_origins=cors_origins, hosts=served_hosts(hosts, listener)),
         service.config,
         access_log=False,
         server_header=False,
@@ -112,18 +112,18 @@ def serve(
         raise problem
 
 
-def _served_hosts(given: Sequence[str], listener: socket.socket) -> Sequence[str]:
-    """Return the names under which the server is asked, from those given and the address that it listens on."""
+def served_hosts(given: Sequence[str], listener: socket.socket) -> Sequence[str]:
+    """Return the names under which a server is asked, from those given and the address that it listens on."""
     address = listener.getsockname()[0]
     if "*" in given or not (given or ip_address(address).is_loopback):
         return ()
     return [*given, *LOOPBACK_HOSTS, address]
 
 
-def _page_address(host: str, port: int) -> str:
+def page_address(host: str, port: int) -> str:
     """Return the address of the web page on this machine.
 
-    >>> _page_address("127.0.0.1", 5000), _page_address("::1", 5000), _page_address("0.0.0.0", 5000)
+    >>> page_address("127.0.0.1", 5000), page_address("::1", 5000), page_address("0.0.0.0", 5000)
     ('http://127.0.0.1:5000/', 'http://[::1]:5000/', 'http://localhost:5000/')
     """
     address = ip_address(host)
@@ -176,7 +176,7 @@ async def _serve(server: _Server, service: Service, listener: socket.socket) -> 
                 problem = error
             else:
                 names = list(service.models.served)
-                log_event(logging.INFO, event="ready", models=names, page=_page_address(host, port))
+                log_event(logging.INFO, event="ready", models=names, page=page_address(host, port))
                 problem = await _watch(service, asked, stopping, serving)
         await _drain(service)
         await asyncio.gather(loading, return_exceptions=True)  # a shutdown lets it fail

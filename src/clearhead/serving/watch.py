@@ -1,4 +1,4 @@
-"""A page that changes, served to this machine's browsers by a thread: the progress of a training run."""
+"""Pages served by a thread: any application, and a page that changes, such as the progress of a training run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from clearhead.errors import ClearheadError
 from clearhead.pages import Html, content_policy, fill, joined, script, style
 from clearhead.pages.parts import paragraph
+from clearhead.serving.middleware import MAX_HEADER_BYTES
 from clearhead.serving.server import bind
 
 _HOST = "127.0.0.1"
@@ -43,7 +45,21 @@ def watched(port: int, title: str, page: Callable[[], Html], version: Callable[[
     """
     listener = bind(_HOST, port, advice="choose another port with --watch")
     ended = threading.Event()
-    app = _application(title, page, version, ended)
+    with served(_application(title, page, version, ended), listener):
+        try:
+            yield f"http://{_HOST}:{listener.getsockname()[1]}/"
+        finally:
+            ended.set()
+
+
+@contextmanager
+def served(app: ASGIApp, listener: socket.socket) -> Iterator[None]:
+    """Serve an application in a thread until the end of the block, and close the listening socket.
+
+    Args:
+        app: The application.
+        listener: A listening socket, as `bind` returns it.
+    """
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -51,15 +67,16 @@ def watched(port: int, title: str, page: Callable[[], Html], version: Callable[[
         access_log=False,
         server_header=False,
         lifespan="off",
+        ws="none",
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_graceful_shutdown=_CLOSING_SECONDS,
     )
     server = _Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="watch")
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server of a page")
     thread.start()
     try:
-        yield f"http://{_HOST}:{listener.getsockname()[1]}/"
+        yield
     finally:
-        ended.set()
         server.should_exit = True
         thread.join()
         listener.close()

@@ -43,6 +43,10 @@ class CorrectionMemory:
         """
         return None if self._file is None else self._file.match(text, self._least, context=context)
 
+    def nearest(self, text: str, /) -> Sequence[MemoryMatch]:
+        """Return the most similar entries, which the model may consult, as `TranslationMemory.nearest`."""
+        return [] if self._file is None else self._file.nearest(text)
+
     def has(self, source: str, target: str, context: str | None) -> bool:
         """Return whether the file has a pair in this context."""
         return self._file is not None and self._file.has(source, target, context)

@@ -398,13 +398,14 @@ class Review:
         lookups: list[Callable[..., MemoryMatch | None] | None] = [self._memory]
         lookups.append(None if self._corrections is None else self._corrections.match)
         found: dict[tuple[str, str], MemoryMatch] = {}
+        own = self.text(number).strip() if self.state(number) in REVIEWED else None
         for lookup in filter(None, lookups if self._state_before(number) == "open" else ()):
             try:
                 match = lookup(segment.text, context=segment.context)
             except DataError as error:
                 self._memory_problem = str(error)
                 continue
-            if match is not None:
+            if match is not None and not (match.similarity == 1.0 and match.target == own):
                 found.setdefault((match.source, match.target), match)
         return sorted(found.values(), key=lambda match: -match.similarity)
 

@@ -17,7 +17,7 @@ from clearhead.serving.keys import ApiKey, Keys
 from clearhead.serving.metrics import Metrics
 from clearhead.serving.middleware import Endpoints, OutermostMiddleware
 from clearhead.serving.schemas import TranslateRequest
-from clearhead.serving.server import _served_hosts
+from clearhead.serving.server import served_hosts
 
 ORIGIN = "https://example.org"
 LOCAL = (b"host", b"localhost:5000")
@@ -237,7 +237,7 @@ def test_a_body_of_more_values_than_texts_can_have_is_refused():
 )
 def test_a_server_for_this_machine_alone_has_only_its_names(host, given, served):
     with socket.create_server((host, 0)) as listener:
-        assert set(_served_hosts(given, listener)) == served
+        assert set(served_hosts(given, listener)) == served
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The model's estimate of the quality of a translation in XLIFF 1.x: MT Confidence of the Internationalization Tag Set.
 
-It is `its:mtConfidence` of the target, beside `its:annotatorsRef`, which names who made it (ITS 2.0, section 8.19). XLIFF
-2.x has no place for it at a segment.
+It is `its:mtConfidence` of the target, beside `its:annotatorsRef`, which names who made it (ITS 2.0, section 8.19).
+XLIFF 2.x has no place for it at a segment.
 """
 
 from __future__ import annotations

@@ -1,0 +1,275 @@
+"""The server of a review: its page, the segments, changes, undo, checks, and what the model says of a segment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from threading import Lock
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.inspection.explain import explain
+from clearhead.serving.http_errors import HTTPError, bad_request
+from clearhead.serving.middleware import require_allowed
+from clearhead.serving.review_page import page_response
+from clearhead.translation.alternatives import segment_alternatives, segment_links
+from clearhead.translation.review import RefusedEditError, Review, StaleRevisionError
+from clearhead.translation.review_files import ChangedOutsideError
+from clearhead.translation.translator import Translator
+
+MOST_SEGMENTS = 200
+"""Segments in an answer."""
+MOST_BYTES = 4_000_000
+"""Size of a request's body."""
+MOST_CHARACTERS = 200_000
+"""Characters of a translation."""
+NUM_ALTERNATIVES = 5
+_MOST_DIGITS = 9
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+
+_Number = Annotated[int, Field(ge=0, strict=True)]
+_Text = Annotated[str, Field(max_length=MOST_CHARACTERS, strict=True)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+_B = TypeVar("_B", bound=_Body)
+
+
+class _Edit(_Body):
+    text: _Text
+    state: Literal["accepted", "edited", "open"]
+    revision: _Number
+
+
+class _Check(_Body):
+    number: _Number
+    text: _Text
+
+
+class ReviewServer:
+    """The handlers of a review's requests.
+
+    Args:
+        review: The review.
+        translator: The model that is asked for alternatives, links and explanations.
+        settings: Fields of `DecodeConfig` for it.
+        page: What the page knows at first, besides `count` and `done`.
+    """
+
+    def __init__(
+        self, review: Review, translator: Translator, settings: Mapping[str, Any], page: Mapping[str, object]
+    ) -> None:
+        self._review, self._translator, self._settings, self._page = review, translator, settings, page
+        self._model = Lock()
+        """One question to the model at a time: each uses all cores."""
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/", self.page),
+            Route("/status", self.status),
+            Route("/segments", self.segments),
+            Route("/segments/{number}", self.segment),
+            Route("/segments/{number}", self.change, methods=["POST"]),
+            Route("/segments/{number}/alternatives", self.alternatives),
+            Route("/segments/{number}/inside", self.inside),
+            Route("/undo", self.undo, methods=["POST"]),
+            Route("/check", self.check, methods=["POST"]),
+        ]
+
+    def page(self, request: Request) -> Response:
+        """Answer `GET /`."""
+        return page_response({**self._page, "count": len(self._review), "done": self._review.num_done})
+
+    def status(self, request: Request) -> Response:
+        """Answer `GET /status`."""
+        review = self._review
+        saved = {"saved": review.is_saved, "problem": review.problem}
+        return _json({"done": review.num_done, "count": len(review), **saved})
+
+    def segments(self, request: Request) -> Response:
+        """Answer `GET /segments?start=K&count=N&show=open|done|all`."""
+        asked = request.query_params
+        show = asked.get("show", "all")
+        if show not in ("open", "done", "all"):
+            raise bad_request("show must be open, done or all")
+        start, count = _number(asked.get("start", "0")), min(_number(asked.get("count", "50")), MOST_SEGMENTS)
+        numbers = self._review.in_state(show)  # type: ignore[arg-type]
+        segments = [self._review.object(number) for number in numbers[start : start + count]]
+        return _json({"segments": segments, "total": len(numbers), "done": self._review.num_done})
+
+    def segment(self, request: Request) -> Response:
+        """Answer `GET /segments/N`."""
+        return _json(self._review.object(self._known(request)))
+
+    async def change(self, request: Request) -> Response:
+        """Answer `POST /segments/N`."""
+        number, edit = self._known(request), await _read(request, _Edit)
+
+        def changed() -> Response:
+            try:
+                self._review.change(number, edit.text, edit.state, edit.revision)
+            except StaleRevisionError as error:
+                return _failed(error, HTTPStatus.CONFLICT, segment=self._review.object(number))
+            return _json(self._review.object(number))
+
+        return await run_in_threadpool(_answer, changed)
+
+    async def undo(self, request: Request) -> Response:
+        """Answer `POST /undo`."""
+        await _read(request, _Body)
+
+        def undone() -> Response:
+            number = self._review.undo()
+            return _json({"segment": None if number is None else self._review.object(number)})
+
+        return await run_in_threadpool(_answer, undone)
+
+    async def check(self, request: Request) -> Response:
+        """Answer `POST /check`."""
+        asked = await _read(request, _Check)
+        if asked.number >= len(self._review):
+            raise HTTPError(HTTPStatus.NOT_FOUND, "there is no such segment")
+        return _json(await run_in_threadpool(self._review.check, asked.number, asked.text))
+
+    def alternatives(self, request: Request) -> Response:
+        """Answer `GET /segments/N/alternatives`."""
+        return _answer(lambda: self._alternatives(self._known(request)))
+
+    def _alternatives(self, number: int) -> Response:
+        source, text = self._review.translated[number].segment.text, self._review.text(number)
+        with self._model:
+            others = segment_alternatives(self._translator, source, NUM_ALTERNATIVES, **self._settings)
+            links = segment_links(self._translator, source, text, **self._settings)
+        return _json(
+            {
+                "text": text,
+                "alternatives": [{"text": one.text, "score": one.score} for one in others],
+                "links": [[*link, 1.0] for link in links],
+            }
+        )
+
+    def inside(self, request: Request) -> Response:
+        """Answer `GET /segments/N/inside`."""
+        return _answer(lambda: self._inside(self._known(request)))
+
+    def _inside(self, number: int) -> Response:
+        source, text = self._review.translated[number].segment.text, self._review.text(number)
+        with self._model:
+            page = explain(self._translator, source, text, **self._settings).to_html()
+        return HTMLResponse(page, headers=_HEADERS)
+
+    def _known(self, request: Request) -> int:
+        number = _number(request.path_params["number"])
+        if number >= len(self._review):
+            raise HTTPError(HTTPStatus.NOT_FOUND, "there is no such segment")
+        return number
+
+
+def review_app(
+    review: Review,
+    translator: Translator,
+    settings: Mapping[str, Any],
+    page: Mapping[str, object],
+    *,
+    hosts: Sequence[str] = (),
+) -> ASGIApp:
+    """Return the application of a review.
+
+    Args:
+        review: The review.
+        translator: As in `ReviewServer`, like the next two.
+        settings: Fields of `DecodeConfig`.
+        page: What the page knows at first.
+        hosts: Names under which it is asked, as `served_hosts` returns them; empty allows all.
+    """
+    handlers: Any = {HTTPError: _refused, HTTPException: _not_found, ClientDisconnect: _not_found}
+    app = Starlette(routes=ReviewServer(review, translator, settings, page).routes(), exception_handlers=handlers)
+    names = frozenset(host.lower() for host in hosts)
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            require_allowed(scope, names)
+        except HTTPError as refusal:
+            await _error(refusal.message, refusal.status)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return checked
+
+
+async def _read(request: Request, kind: type[_B]) -> _B:
+    """Read the JSON object of a request.
+
+    Raises:
+        HTTPError: If it is of another type, too large or invalid.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HTTPError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send application/json")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise HTTPError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {MOST_BYTES:,} bytes")
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))[:80] or "the body"
+        raise bad_request(f"{where}: {first['msg']}") from None
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+        raise bad_request("a number is expected, such as 3")
+    return int(text)
+
+
+def _answer(call: Callable[[], Response]) -> Response:
+    """Return an answer, or that of an error of ours."""
+    try:
+        return call()
+    except ChangedOutsideError as error:
+        return _failed(error, HTTPStatus.CONFLICT, changed=True)
+    except RefusedEditError as error:
+        return _failed(error, HTTPStatus.UNPROCESSABLE_ENTITY)
+    except ConfigError as error:  # such as a model without cross-attention
+        return _failed(error, HTTPStatus.BAD_REQUEST)
+    except DataError as error:
+        return _failed(error, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _json(value: object) -> Response:
+    return JSONResponse(value, headers=_HEADERS)
+
+
+def _failed(error: ClearheadError, status: HTTPStatus, **more: object) -> Response:
+    return _error(str(error), status, **more)
+
+
+def _error(message: str, status: int, **more: object) -> Response:
+    body = json.dumps({"error": message, **more}, ensure_ascii=False).encode(errors="replace")
+    return Response(body, status, _HEADERS, "application/json")
+
+
+def _refused(request: Request, refusal: HTTPError) -> Response:
+    return _error(refusal.message, refusal.status)
+
+
+def _not_found(request: Request, error: HTTPException) -> Response:
+    return _error(str(getattr(error, "detail", "")), getattr(error, "status_code", HTTPStatus.BAD_REQUEST))
