@@ -415,6 +415,11 @@ def _announce(loop: Loop, device: torch.device) -> None:
                 "those that the model learned from before make it look better than it is, and new weights worse beside "
                 "it: name validation text that it has not seen"
             )
+    if loop.config.data.corrections and data.general is None:
+        loop.display.say(
+            "the text that the model was trained on is not known, so it learns the corrections alone, and may "
+            "translate other text worse: name such text with --pairs"
+        )
     loop.display.say(
         f"preset {loop.config.preset}: {model.num_encoder_layers}+{model.num_decoder_layers} layers, "
         f"d_model {model.d_model}, {loop.model.num_parameters():,} parameters, {model.vocab_size:,} pieces; "

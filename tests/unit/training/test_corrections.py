@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shutil import copytree
+
 import pytest
 
 from clearhead.config import Config
@@ -48,6 +50,15 @@ def test_text_that_is_named_takes_the_place_of_that_of_the_run(corrected, tmp_pa
     )
     roles = open_prepared(corrected({"data": {"pairs": [str(other)]}}) / "data").report["roles"]
     assert (roles["pairs"], roles["general_pairs"]) == ([str(other)], [])
+
+
+def test_corrections_of_a_model_without_its_text_are_learned_alone_and_this_is_said(
+    corrected, tmp_path, finished_run, capsys
+):
+    copytree(finished_run / "model", tmp_path / "alone")
+    run = corrected({"from_model": str(tmp_path / "alone")}, start=lambda values: train_from_values(values).run)
+    assert open_prepared(run / "data").general is None
+    assert "is not known, so it learns the corrections alone" in capsys.readouterr().err
 
 
 def test_general_pairs_with_a_corrected_source_are_left_out(corrected, tmp_path):
