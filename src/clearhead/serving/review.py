@@ -101,13 +101,13 @@ class ReviewServer:
         return _json({"done": review.num_done, "count": len(review), **saved})
 
     def segments(self, request: Request) -> Response:
-        """Answer `GET /segments?start=K&count=N&show=open|done|all`."""
+        """Answer `GET /segments?start=K&count=N&show=open|done|all&find=TEXT`."""
         asked = request.query_params
         show = asked.get("show", "all")
         if show not in ("open", "done", "all"):
             raise bad_request("show must be open, done or all")
         start, count = _number(asked.get("start", "0")), min(_number(asked.get("count", "50")), MOST_SEGMENTS)
-        numbers = self._review.in_state(show)  # type: ignore[arg-type]
+        numbers = self._review.in_state(show, asked.get("find", ""))  # type: ignore[arg-type]
         segments = [self._review.object(number) for number in numbers[start : start + count]]
         return _json({"segments": segments, "total": len(numbers), "done": self._review.num_done})
 

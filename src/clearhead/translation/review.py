@@ -167,10 +167,21 @@ class Review:
             return one.translation.text
         return one.segment.translation or one.segment.text
 
-    def in_state(self, which: Literal["open", "done", "all"]) -> list[int]:
-        """Return the open segments, the others or all, the most doubtful first."""
-        wanted = {"open": (True,), "done": (False,), "all": (True, False)}[which]
-        return [number for number in self.order if (self.state(number) == "open") in wanted]
+    def in_state(self, which: Literal["open", "done", "all"], text: str = "") -> list[int]:
+        """Return the open segments, the others or all, the most doubtful first.
+
+        Args:
+            which: Which ones.
+            text: A text that is in their source or present translation, in capital or small letters.
+        """
+        wanted, folded = {"open": (True,), "done": (False,), "all": (True, False)}[which], text.casefold()
+
+        def has_text(number: int) -> bool:
+            sides = (self.translated[number].segment.text, self.text(number))
+            return any(folded in side.casefold() for side in sides)
+
+        found = [number for number in self.order if (self.state(number) == "open") in wanted]
+        return [*filter(has_text, found)] if folded else found
 
     def change(self, number: int, text: str, state: State, revision: int) -> None:
         """Change a segment; the change is on disk when this returns.

@@ -108,6 +108,9 @@ def test_segments_come_in_order_page_by_page(client):
     assert [one["number"] for one in answer["segments"]] == [1, 3]
     assert (answer["total"], answer["done"]) == (4, 1)
     assert [one["number"] for one in client.get("/segments?show=done").json()["segments"]] == [2]
+    for text, numbers in (("HUND 3", [3]), ("dog", [2]), ("cat", [])):  # in a source, in a translation
+        found = client.get("/segments", params={"show": "all", "find": text}).json()
+        assert ([one["number"] for one in found["segments"]], found["total"]) == (numbers, len(numbers))
     assert len(client.get("/segments").json()["segments"]) == 5
     assert client.get("/segments?start=99").json()["segments"] == []
 
