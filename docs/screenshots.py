@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
@@ -32,36 +30,63 @@ FAULTS = (
 )
 """Pairs for the data doctor, some with faults."""
 
+CATALOGUE = "".join(
+    f'msgid "{source}"\nmsgstr "{target}"\n\n'
+    for source, target in (
+        ("", r"Content-Type: text/plain; charset=UTF-8\n"),
+        ("Thursday, May 3, 2018", ""),
+        ("Friday, May 4, 2018 (%s)", ""),
+        ("Germany, France, and Italy", ""),
+        ("in 5 days", ""),
+        ("3 hours ago", "il y a 3 heures"),
+    )
+)
+"""A catalogue to review."""
+MEMORY = "Friday, May 11, 2018 (%s)\tvendredi 11 mai 2018 (%s)\n"
+TERMS = "Friday\tvendredi\n"
+
 
 def photograph(run: Path, out: Path) -> list[Path]:
-    """Write a picture of the report, of an explanation, of the data doctor's report and of the server's page.
+    """Write pictures of the report, an explanation, the data doctor's report, the server's page and that of a review.
 
     Args:
         run: Directory of a run that `clearhead demo` made.
         out: Directory of the pictures.
     """
     written = []
-    with tempfile.TemporaryDirectory() as name, opened_browser() as browser, _served(run) as address:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         directory = Path(name)
-        (directory / "pairs.tsv").write_text(FAULTS, encoding="utf-8")
+        for file, text in {
+            "pairs.tsv": FAULTS,
+            "calendar.po": CATALOGUE,
+            "memory.tsv": MEMORY,
+            "terms.tsv": TERMS,
+        }.items():
+            (directory / file).write_text(text, encoding="utf-8")
         for words in (
             ["explain", str(run), SENTENCE, "-o", "explain.html"],
             ["corpus", "check", "pairs.tsv", "-o", "doctor.html"],
         ):
             command = [sys.executable, "-m", "clearhead", *words]
             subprocess.run(command, check=True, cwd=directory, stdout=subprocess.DEVNULL)
+        reviewing = ["review", "calendar.po", str(run), "--target-lang", "fr"]
+        reviewing += ["--memory", "memory.tsv", "--terms", "terms.tsv", "--reuse-from", "1"]
         places = {
             "report": (run / "report.html").as_uri(),
             "explain": (directory / "explain.html").as_uri(),
             "doctor": (directory / "doctor.html").as_uri(),
-            "serve": address,
+            "serve": stack.enter_context(_served(["serve", str(run)], directory, r'"page": "([^"]+)"')),
+            "review": stack.enter_context(_served(reviewing, directory, r"review it at (\S+)")),
         }
-        page = browser.new_page(viewport=SIZE)
+        page = stack.enter_context(opened_browser()).new_page(viewport=SIZE)
         for name, place in places.items():
             page.goto(place)
             if name == "serve":
                 page.locator("#source").fill("Thursday, May 3, 2018")
                 page.locator("#translation").filter(has_text=re.compile(r"\w")).wait_for()
+            if name == "review":
+                page.locator("#mirror .word").last.wait_for()
+                page.locator("#mirror .word").first.hover(force=True)
             file = out / f"page-{name}.png"
             picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
             picture.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
@@ -70,19 +95,19 @@ def photograph(run: Path, out: Path) -> list[Path]:
 
 
 @contextmanager
-def _served(run: Path) -> Iterator[str]:
-    """Serve a model for the block, and yield the address of its page."""
-    command = [sys.executable, "-m", "clearhead", "serve", str(run), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+def _served(words: Sequence[str], directory: Path, ready: str) -> Iterator[str]:
+    """Run a command that serves a page for the block, and yield the address.
+
+    Args:
+        words: The command, without the port.
+        directory: Where it runs.
+        ready: Pattern of what it writes when it is ready, whose group is the address.
+    """
+    command = [sys.executable, "-m", "clearhead", *words, "--port", "0"]
+    with subprocess.Popen(command, cwd=directory, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
-            address = ""
-            for line in server.stderr:
-                event: dict[str, Any] = json.loads(line)
-                address = event.get("page", address)
-                if event["event"] == "ready":
-                    break
-            yield address
+            yield next(found[1] for line in server.stderr if (found := re.search(ready, line)))
         finally:
             server.terminate()
 

@@ -54,6 +54,7 @@ RUN_ELSEWHERE = {
 ONLY_PARSED = {
     r"train ": "takes minutes; test_own_text.py and test_formats_page.py train for a second",
     r"demo": "takes minutes; tests/unit/cli/test_demo.py",
+    r"review ": "runs until it is stopped; tests/unit/serving",
     r"serve ": "runs until it is stopped; tests/unit/serving",
     r"import ": "reads models of other libraries; tests/reference imports each kind",
     r"export .* --to (hf|transformers|ctranslate2|onnx)": "takes seconds each; tests/reference",

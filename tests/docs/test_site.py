@@ -233,7 +233,13 @@ PICTURES = sorted((ROOT / "docs" / "pictures").glob("page-*.png"))
 
 
 def test_pictures_of_pages_are_small_and_shown():
-    assert [file.stem for file in PICTURES] == ["page-doctor", "page-explain", "page-report", "page-serve"]
+    assert [file.stem for file in PICTURES] == [
+        "page-doctor",
+        "page-explain",
+        "page-report",
+        "page-review",
+        "page-serve",
+    ]
     assert sum(file.stat().st_size for file in PICTURES) < 300_000
     pages = "".join(file.read_text("utf-8") for file in (ROOT / "docs").glob("*.md"))
     assert [file.name for file in PICTURES if f"](pictures/{file.name})" not in pages] == []
