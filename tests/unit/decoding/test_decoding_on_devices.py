@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from copy import deepcopy
 
+import numpy as np
 import pytest
 import torch
 
-from clearhead.config import DecodeConfig
-from clearhead.decoding import PyTorchEngine, SearchOptions, decode, length_limits, score
+from clearhead.config import DecodeConfig, Sampling
+from clearhead.decoding import PyTorchEngine, SearchOptions, Shortlist, decode, length_limits, score
 from clearhead.decoding.sampling import greedy_search
 from clearhead.errors import DeviceError
 from clearhead.model import Transformer
@@ -129,6 +130,20 @@ def test_a_gpu_repeats_recorded_steps_also_in_a_later_search(model, sources, pre
     assert beams._repeats
     if precision == "fp32":
         assert [best.tokens for (best,) in found[0]] == [best.tokens for (best,) in expected]
+
+
+@pytest.mark.gpu
+def test_a_gpu_draws_samples_and_takes_shortlists_as_a_cpu_does(model, sources):
+    config, ids = DecodeConfig(beam_size=3, extra_length=EXTRA_LENGTH), np.arange(3, 37, dtype=np.int32)
+    shortlist = Shortlist(np.array([model.config.eos_id, 9], dtype=np.int32), np.tile(ids[::2], (37, 1)))
+    for options in (SearchOptions(config, 5, Sampling(top_p=0.9)), SearchOptions(config, shortlist=shortlist)):
+        expected = decode(PyTorchEngine(model), sources, options)
+        engine = PyTorchEngine(deepcopy(model).to(GPU))
+        for _ in range(2):
+            found = decode(engine, sources, options)
+            assert [[best.tokens for best in group] for group in found] == [
+                [best.tokens for best in group] for group in expected
+            ]
 
 
 @pytest.mark.gpu
