@@ -10,7 +10,8 @@
 # It uses the Python of $PYTHON (default: python3) with what is installed there, and no network. The figures are also
 # written as JSON to $RESULTS (default: build/gpu). $TRAINING and $SEARCH are further options of bench/train.py and
 # bench/translate.py, which change those below: TRAINING="--cases small paper-big", or, without a GPU,
-# TRAINING="--device cpu --cases toy --profile toy --batch-tokens 96 --matrix 256".
+# TRAINING="--device cpu --cases toy --profile toy --batch-tokens 96 --matrix 256" and
+# SEARCH="--cases toy --engines clearhead --sentences 8 --batch 4". Each part is planned to take less than five minutes.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] && parts=("$@") || parts=(tests training search)

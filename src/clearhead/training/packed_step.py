@@ -92,6 +92,8 @@ class PackedStepper:
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         self._weights = [weight for weight in self._computing.parameters() if weight.requires_grad]
         self._copied = [pair for pair in zip(self._weights, weights, strict=True) if pair[0] is not pair[1]]
+        types = [weight.dtype for weight in self._weights]
+        self._of_one_type = [[n for n, own in enumerate(types) if own == kind] for kind in dict.fromkeys(types)]
         self._gradients = [torch.zeros_like(weight) for weight in weights]
         for weight, gradient in zip(weights, self._gradients, strict=True):
             weight.grad = gradient
@@ -166,7 +168,8 @@ class PackedStepper:
         loss, nll = self._loss(self._computing, self._batch, self.config.label_smoothing, is_bf16=is_bf16)
         # Not by `backward`, which would add gradient by gradient.
         added = torch.autograd.grad(loss / self._tokens, self._weights, materialize_grads=True)
-        torch._foreach_add_(self._gradients, added)
+        for numbers in self._of_one_type:  # with several types, PyTorch would add all one by one
+            torch._foreach_add_([self._gradients[n] for n in numbers], [added[n] for n in numbers])
         self._measured.narrow(0, 0, 2).add_(torch.stack([loss.detach(), nll]))
 
     @torch.no_grad()
