@@ -135,6 +135,9 @@ class SharedSearch:
             most_required = max((forms.num_tokens for forms in required), default=0)
             # Round up to a power of two, so that searches with nearly as many share a batch.
             options = replace(options, most_required=1 << (most_required - 1).bit_length() if most_required else 0)
+            # Only a greedy search of the model alone is faster without scores.
+            scores = options.scores or options.config.beam_size > 1 or any(neighbours)
+            options = replace(options, scores=scores)
             max_lengths = length_limits(engine.model.config, options.config, sources, prefixes)
             # The search sees token ids only: neither languages nor normalization nor segmentation matter to it.
             options = replace(options, config=_of_tokens(options.config))

@@ -229,7 +229,8 @@ class Batches:
             HTTPError: If there are too many batches with other options.
         """
         options = search.options
-        key = (id(search.engine), options.config, options.num_best, options.most_required, id(options.shortlist))
+        kind = options.num_best, options.most_required, options.scores
+        key = (id(search.engine), options.config, *kind, id(options.shortlist))
         with self._lock:
             batch = self._batches.get(key)
             if batch is not None and not batch.is_closed:

@@ -12,6 +12,7 @@ import torch
 from clearhead.config import DecodeConfig, ModelConfig, Sampling
 from clearhead.decoding import SearchOptions, Shortlist, decode
 from clearhead.decoding.native.engine import NativeEngine
+from clearhead.decoding.neighbours import Neighbours, Pair
 from clearhead.errors import DeviceError
 from clearhead.kernels import library as library_module
 from clearhead.kernels.library import describe, form, library
@@ -96,9 +97,14 @@ def results(model, precision, sources, rng_seed):
         config = DecodeConfig(beam_size=beam_size, batch_tokens=rng.choice([7, 40, 400]), extra_length=9)
         options = SearchOptions(config, num_best=min(beam_size, 3))
         found.append(decode(engine, sources, options))
+        # The first step of every other sentence is also that of its neighbours.
+        targets = (*range(3, min(vocab_size, 9)), 2), (7, 2)
+        near = [Neighbours(tuple(Pair(tuple(ids), target) for target in targets), 0.6) for ids in sources[::2]]
+        alternating = [near[number // 2] if number % 2 == 0 else None for number in range(len(sources))]
+        found.append(decode(engine, sources, options, neighbours=alternating))
         if beam_size == 1:  # another way to the same tokens
             without = decode(engine, sources, SearchOptions(config, scores=False))
-            assert [one.tokens for [one] in without] == [one.tokens for [one] in found[-1]]
+            assert [one.tokens for [one] in without] == [one.tokens for [one] in found[-2]]
         if vocab_size > 30:
             rows = np.random.default_rng(1).integers(3, vocab_size, (vocab_size, 4), dtype=np.int32)
             shortlist = Shortlist(np.arange(2, 9, dtype=np.int32), rows)

@@ -20,7 +20,9 @@ import numpy as np
 import pytest
 import torch
 
+from clearhead.config import DecodeConfig
 from clearhead.decoding import NO_PREFIX, PyTorchEngine, SearchOptions, Shortlist, decode, make_engine
+from clearhead.decoding.neighbours import Neighbours, Pair
 from clearhead.errors import ModelError
 from clearhead.serving import batches, search_process
 from clearhead.serving.batched_search import Job, SharedSearch
@@ -97,6 +99,25 @@ def search(request, counted):
 
 def job(*, seconds=60.0, max_tokens=10_000, client="a"):
     return Job(client, time.monotonic() + seconds, max_tokens)
+
+
+@pytest.fixture
+def core_engine(make_bundle):
+    return make_engine(make_bundle(d_model=64, num_heads=2, d_k=16, d_v=32, d_ff=96).model)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_neighbours_are_consulted_in_a_batch_with_sentences_that_have_none(search, core_engine, beam_size):
+    """The first search, of sentences without neighbours, opens the batch, and needs no scores."""
+    options = SearchOptions(DecodeConfig(beam_size=beam_size), scores=False)
+    pair = Pair(tuple(SOURCES[0]), (21, 22, 2))
+    near = [Neighbours((pair,), 0.99), None, None, None]
+    alone = ask(search, core_engine, options)
+    given = [NO_PREFIX] * len(SOURCES), [], near
+    consulted = search.decoder(job())(core_engine, SOURCES, options, None, *given)
+    assert tokens(consulted) == tokens(decode(core_engine, SOURCES, options, neighbours=near))
+    assert tokens(consulted)[0][0][0] == 21
+    assert tokens(consulted)[1:] == tokens(alone)[1:]
 
 
 def tokens(found):
