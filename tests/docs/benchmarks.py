@@ -47,12 +47,18 @@ def run_here(name: str, *arguments: str) -> str:
 
 
 def write_toy(
-    directory: Path, sources: Sequence[str], targets: Sequence[str], decode: DecodeConfig, seed: int = 1
+    directory: Path,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    decode: DecodeConfig,
+    seed: int = 1,
+    *,
+    width: int = 16,
 ) -> list[str]:
     """Write an untrained model, and a text in `de` and `en` beside it; return their paths."""
     tokenizer = Tokenizer.train([*sources, *targets], vocab_size=280)
     torch.manual_seed(seed)
-    shape = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    shape = {"d_model": width, "num_heads": 2, "d_ff": width, "num_encoder_layers": 1, "num_decoder_layers": 1}
     model = Transformer(ModelConfig(vocab_size=tokenizer.vocab_size, **shape)).eval()
     save_bundle(directory / "model", Bundle(model, tokenizer, decode))
     for name, lines in (("de", sources), ("en", targets)):

@@ -123,7 +123,7 @@ def _session(
     memory = others.get("memory")
     with closing(corrections):
         neighbours = others.get("neighbours") or (corrections.nearest if len(corrections) else None)
-        arguments = {**terms.settings, **settings, "neighbours": neighbours}
+        arguments = {**terms.arguments, **settings, "neighbours": neighbours}
         if read_terms := terms.reader(settings, *languages):
             arguments |= read_terms(translator)
         found = [corrections.match, *([memory] if memory else [])]
