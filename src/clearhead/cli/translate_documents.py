@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from clearhead.translation.documents import TranslatedSegment
     from clearhead.translation.journal import TranslationJournal
     from clearhead.translation.memory import Lookup
-    from clearhead.translation.review_page import TranslationReport
+    from clearhead.translation.report import TranslationReport
     from clearhead.translation.translator import Translator
 
 
@@ -173,7 +173,7 @@ def translate_documents(
     """
     from clearhead.files import display_name, some_names
     from clearhead.formats.document_files import is_binary
-    from clearhead.translation.review_page import reporting
+    from clearhead.translation.report import reporting
 
     targets = _outputs(paths, outputs.output, is_jsonl=outputs.is_jsonl)
     if not outputs.is_jsonl and is_binary(paths[0]):

@@ -114,7 +114,7 @@ class TranslationOptions(OptionGroup):
         with ExitStack() as opened:
             report = None
             if self.report is not None:
-                from clearhead.translation.review_page import reporting
+                from clearhead.translation.report import reporting
 
                 # Begun first, the report is written last: what comes of it does no harm to the translations.
                 report = opened.enter_context(reporting(self.report, some_names(paths)))

@@ -54,8 +54,8 @@ from clearhead.serving.service import Service
 from clearhead.serving.text_translation import translate_html, translate_texts
 from clearhead.text.languages import english_name
 from clearhead.translation.documents import fillings, lines_to_translate, translate_document
+from clearhead.translation.report import TranslationReport
 from clearhead.translation.result import Translation
-from clearhead.translation.review_page import TranslationReport
 
 FILE_PATH = "/translate_file"
 KEY_FIELD_PATHS = frozenset({"/translate", "/detect", "/suggest", FILE_PATH})

@@ -11,7 +11,7 @@ from clearhead.translation.result import Alternative, Translation, digits, json_
 from clearhead.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from clearhead.translation.review_page import TranslationReport
+    from clearhead.translation.report import TranslationReport
 
 CHUNK_LINES = 2_000
 """Lines read, translated and written at a time: enough to sort by length, few enough to limit memory use."""

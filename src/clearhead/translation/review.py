@@ -24,10 +24,10 @@ from clearhead.translation.documents import (
     fillings,
 )
 from clearhead.translation.memory import Lookup
+from clearhead.translation.report import severity_and_doubt
 from clearhead.translation.result import MemoryMatch
 from clearhead.translation.review_checks import EditChecks, flag_objects, note_of
 from clearhead.translation.review_files import ReviewFiles
-from clearhead.translation.review_page import severity_and_doubt
 from clearhead.translation.terminology import Terms
 
 State = Literal["open", "accepted", "edited", "finished"]

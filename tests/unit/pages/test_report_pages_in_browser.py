@@ -19,8 +19,8 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.text.quality_flags import KINDS, Flag
 from clearhead.training.report import Answer, Judged, LearnedPair, write_report
 from clearhead.training.runs import RunSummary, write_runs_page
+from clearhead.translation.report import TranslationReport
 from clearhead.translation.result import Translation
-from clearhead.translation.review_page import TranslationReport
 from every_run import slow
 
 SCREENS = 6 * 844

@@ -252,7 +252,7 @@ def test_nothing_typed_is_lost_when_the_server_is_killed_and_the_page_closed(ope
 
 
 @pytest.mark.parametrize("is_mine", [False, True])
-def test_what_another_tab_saved_is_shown_and_not_overwritten(open_page, review, is_mine):
+def test_a_text_saved_by_another_tab_is_shown_and_not_overwritten(open_page, review, is_mine):
     one, other = open_page(), open_page()
     one.locator("#target").fill("Theirs %s.")
     one.keyboard.press("Control+Enter")

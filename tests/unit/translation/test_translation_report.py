@@ -8,8 +8,8 @@ from dataclasses import replace
 from well_formed import Page
 
 from clearhead.text.quality_flags import KINDS, Flag
+from clearhead.translation.report import MOST_CHARACTERS, MOST_SHOWN, TranslationReport, reporting
 from clearhead.translation.result import MemoryMatch, TermUse, Translation
-from clearhead.translation.review_page import MOST_CHARACTERS, MOST_SHOWN, TranslationReport, reporting
 
 EVIL = "<script>alert(1)</script> & \"quoted\" 'single' $name ${x}"
 

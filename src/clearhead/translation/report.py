@@ -1,4 +1,4 @@
-"""The review page: the translations to check first, worst first, with the reasons.
+"""The report of translations: those to check first, worst first, with the reasons.
 
 The page is one HTML file that needs no other file, no script and no network. It shows a bounded number of segments,
 however many were translated, and counts the rest.
