@@ -26,6 +26,7 @@ PARTS = (
     "term_searches",
     "text_forms",
     "journals",
+    "reviews",
     "kills",
     "full_disks",
     "regroupings",

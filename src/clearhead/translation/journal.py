@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -117,10 +118,14 @@ class Journal:
                 if self._inode not in (None, _inode(file)):
                     raise DataError(f"cannot write {self.path}, which keeps {self._kept}: it is another file by now")
                 self._inode = _inode(file)
-                file.truncate(self._size)  # without the beginning of a line that could not be written
-                file.write(written := written if self._size else self._head + written)
-                file.flush()
-                os.fsync(file.fileno())
+                file.truncate(self._size)  # without the beginning of a line whose writer was killed
+                written = written if self._size else self._head + written
+                try:
+                    _write(file.fileno(), written)
+                except OSError:
+                    with suppress(OSError):
+                        os.ftruncate(file.fileno(), self._size)  # what is told as not written must not be read later
+                    raise
                 self._size += len(written)
         except OSError as error:
             raise DataError(f"cannot write {self.path}, which keeps {self._kept}: {error.strerror}") from None
@@ -167,6 +172,13 @@ class TranslationJournal:
     def remove(self) -> None:
         """Remove the file, if this journal was read from it or written to it."""
         self._journal.remove()
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write data without a buffer, of which the rest would be written when the file is closed, and flush it to disk."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+    os.fsync(descriptor)
 
 
 def _inode(file: IO[bytes]) -> tuple[int, int]:
