@@ -68,7 +68,7 @@ def test_damage_is_reported(path, statement):
         list(read_pairs([path]))
 
 
-def test_what_is_no_database_is_refused(tmp_path):
+def test_files_of_other_kinds_are_refused(tmp_path):
     (tmp_path / "a.sqlite").write_text("no database, but long enough for a header" * 9, encoding="utf-8")
     with pytest.raises(DataError, match=r"a\.sqlite is damaged"):
         read_pairs([str(tmp_path / "a.sqlite")])
