@@ -34,6 +34,10 @@ BINS = 10
 """Groups of equally many translations, by quality; in each the mean quality should be the share of good ones."""
 
 
+FIFTHS = 5
+"""Groups in which the quality is printed beside the share of good translations."""
+
+
 class Judged(NamedTuple):
     """Translations of a text, and what is known of them."""
 
@@ -72,6 +76,7 @@ def main() -> None:
     _print_correlations(tests)
     ordinary = [one for one in tests if one.model not in options.student]
     _print_calibration(tests, ordinary, own)
+    _print_fifths(tests, own)
     print(f"\ngeneral constants, of all models but students: {_fitted(ordinary)}")
 
 
@@ -159,6 +164,19 @@ def _print_calibration(tests: Sequence[Judged], ordinary: Sequence[Judged], own:
         good = f"{one.is_good[sure_of].mean():.0%} of {sure_of.sum():,}" if sure_of.any() else "none"
         rows.append([one.model, one.name, f"{one.is_good.mean():.0%}", *errors, good])
     _print_table(["model", "text", "good", "others' constants", "own constants", "good of those from 0.9"], rows)
+
+
+def _print_fifths(tests: Sequence[Judged], own: Mapping[str, Calibration]) -> None:
+    print("\nmean quality by own constants / share of good translations, by fifths of the quality\n")
+    rows = []
+    for one in tests:
+        quality = np.array([own[one.model].quality(sure) for sure in one.parts["sureness"]])
+        order = np.argsort(quality, kind="stable")
+        parts = [*np.array_split(order, min(FIFTHS, len(order))), order]
+        rows.append(
+            [one.model, one.name, *(f"{quality[at].mean():.2f} / {one.is_good[at].mean():.2f}" for at in parts)]
+        )
+    _print_table(["model", "text", "lowest", *[""] * (len(rows[0]) - 5), "highest", "all"], rows)
 
 
 def spearman(one: np.ndarray, other: np.ndarray) -> float:
