@@ -268,6 +268,7 @@ class Review:
                 "source": segment.text,
                 "text": text,
                 "machine": None if translation is None else translation.text,
+                "file": segment.translation or None,
                 "origin": self._origin(number, text),
                 "state": state,
                 "flags": flags,

@@ -25,6 +25,7 @@ def segment(number: int, source: str, text: str, **fields: Any) -> dict[str, Any
     usual = {
         "place": f"line {number + 1}",
         "machine": text,
+        "file": None,
         "origin": "machine",
         "state": "open",
         "flags": [],

@@ -122,6 +122,7 @@ def test_a_segment_has_all_that_the_page_shows(client):
         "source": "Hund 1",
         "text": "HUND 1",
         "machine": "HUND 1",
+        "file": None,
         "origin": "machine",
         "state": "open",
         "flags": [],

@@ -459,6 +459,11 @@ def test_terms_and_placeholders_are_checked_without_a_model(opened, catalogue):
     assert review.check(1, "zwei %d")["flags"] == []
 
 
+def test_a_fuzzy_translation_of_the_document_is_shown_beside_the_machines(opened, catalogue):
+    review = opened(catalogue)
+    assert [review.object(number)["file"] for number in range(3)] == [None, "zwo", "drei"]
+
+
 def test_matches_are_the_nearest_of_both_memories(opened, catalogue, tmp_path):
     given = TranslationMemory([("two %s", "zwei %s")])
     own = CorrectionMemory(tmp_path / "own.sqlite", (None, None), least=0.4)

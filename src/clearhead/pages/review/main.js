@@ -343,7 +343,10 @@ const actions = {
   insertMissing: () => list.active !== null && editor.putMissing(),
   show: choose,
   find: () => byId("find").focus(),
-  showShortcuts: () => byId("shortcuts").showModal(),
+  showShortcuts: () => {
+    byId("shortcuts").showModal();
+    byId("shortcuts-title").focus(); // by the attribute autofocus the browser would also do it when the page opens
+  },
 };
 
 onTheme(keepTheme);

@@ -1,4 +1,4 @@
-/** Texts that can take the place of the translation, by number: matches of the memory, and the model's. */
+/** Texts that can take the place of the translation, by number: matches of the memory, the model's, and what the document had. */
 
 import { comparedText } from "../explain/differences.js";
 import { byId, make } from "../explain/dom.js";
@@ -34,6 +34,7 @@ export class Suggestions {
       ...(undone === null ? [] : [{ text: undone, from: "undone" }]),
       ...segment.matches.map(({ target, source, similarity }) => ({ text: target, from: wholePercent(similarity), source })),
       ...own,
+      ...(segment.file === null ? [] : [{ text: segment.file, from: "document" }]),
       ...alternatives.map(({ text }) => ({ text, from: "alternative" })),
     ];
     const isFirst = ({ text }, place) => text !== segment.text && all.findIndex((one) => one.text === text) === place;
