@@ -59,7 +59,7 @@ class Neighbours:
     weight: float
     """Share of their distribution in the mixture where a key is equal to the state, above 0 and below 1."""
     keys: Float[np.ndarray, "N D"] | None = None
-    """Decoder states at the steps that write the targets, one after another; None before `Engine.with_keys`."""
+    """Decoder states at the steps that write the targets, one after another; None before `with_keys`."""
 
     @property
     def values(self) -> Int[np.ndarray, " N"]:
