@@ -88,6 +88,8 @@ def review(
     with closing(bind(address.host, address.port)) as listener, open_review(document, output, asked) as files:
         read = files.read(partial(_read, asked=asked, has_output=output is not None))
         tell_skipped(document, read)
+        if files.num_damaged:
+            notice(f"{files.journal}: {files.num_damaged:,} changes in it are damaged and not used; look over the review")
         translator = Translator.load(model, device=decoding.device)
         if problem := other_language(read, translator, decoding.settings):
             notice(f"{document}: {problem}")

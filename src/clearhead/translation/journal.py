@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import IO
 
 from pydantic import TypeAdapter
@@ -49,7 +50,7 @@ def journal_path(output: str | Path, of: str = "progress") -> Path:
 
 
 class Journal:
-    """A file of values, one a line with a checksum, which are on disk when `add` returns.
+    """A file of values, one a line with a checksum, which are on disk when `add` returns; threads may share it.
 
     Args:
         path: The file; it need not exist.
@@ -73,6 +74,7 @@ class Journal:
         self._size = 0
         """Bytes of the complete lines."""
         self._inode: tuple[int, int] | None = None
+        self._lock = Lock()
         try:
             with open_own(path, os.O_RDONLY) as file:
                 self._inode = _inode(file)
@@ -111,24 +113,28 @@ class Journal:
         Raises:
             DataError: If they cannot be written, or the file was replaced.
         """
-        written = b"".join(self._checksum(value) + b" " + value + b"\n" for value in values)
-        new = os.O_CREAT | os.O_EXCL if self._inode is None else 0
+        lines = b"".join(self._checksum(value) + b" " + value + b"\n" for value in values)
         try:
-            with open_own(self.path, os.O_WRONLY | os.O_APPEND | new) as file:
-                if self._inode not in (None, _inode(file)):
-                    raise DataError(f"cannot write {self.path}, which keeps {self._kept}: it is another file by now")
-                self._inode = _inode(file)
-                file.truncate(self._size)  # without the beginning of a line whose writer was killed
-                written = written if self._size else self._head + written
-                try:
-                    _write(file.fileno(), written)
-                except OSError:
-                    with suppress(OSError):
-                        os.ftruncate(file.fileno(), self._size)  # what is told as not written must not be read later
-                    raise
-                self._size += len(written)
+            with self._lock:
+                self._append(lines)
         except OSError as error:
             raise DataError(f"cannot write {self.path}, which keeps {self._kept}: {error.strerror}") from None
+
+    def _append(self, lines: bytes) -> None:
+        new = os.O_CREAT | os.O_EXCL if self._inode is None else 0
+        with open_own(self.path, os.O_WRONLY | os.O_APPEND | new) as file:
+            if self._inode not in (None, _inode(file)):
+                raise DataError(f"cannot write {self.path}, which keeps {self._kept}: it is another file by now")
+            self._inode = _inode(file)
+            file.truncate(self._size)  # without the beginning of a line whose writer was killed
+            written = lines if self._size else self._head + lines
+            try:
+                _write(file.fileno(), written)
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(file.fileno(), self._size)  # what is told as not written must not be read later
+                raise
+            self._size += len(written)
 
     def remove(self) -> None:
         """Remove the file, if this journal was read from it or written to it."""

@@ -222,10 +222,14 @@ class Review:
             if not self._history:
                 return None
             self.files.require_unchanged()
-            last, before = self._history[-1]
-            earlier = before or Change(last.number, "", self._state_before(last.number))
-            self._commit(replace(earlier, undoes=True))
-            return last.number
+            change = self._undoing()
+            self._commit(change)
+            return change.number
+
+    def _undoing(self) -> Change:
+        """Return the change that takes the last one back."""
+        last, before = self._history[-1]
+        return replace(before or Change(last.number, "", self._state_before(last.number)), undoes=True)
 
     def refusal(self, number: int, text: str) -> str:
         """Return why the document cannot have a text in place of a segment; empty if it can."""
@@ -337,8 +341,8 @@ class Review:
     def _apply(self, change: Change) -> None:
         new: Change | None = change
         if change.undoes:
-            if not self._history:
-                return  # the change that it undoes was damaged
+            if not self._history or change != self._undoing():
+                return  # the change that it undoes was damaged in the journal
             change, new = self._history.pop()
         else:
             self._history.append((change, self._own.get(change.number)))

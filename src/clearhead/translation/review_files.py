@@ -74,6 +74,8 @@ class ReviewFiles:
         if self._present not in known:
             self._refuse_output()
         self._state = _state(output)
+        self._next = self._present
+        """Checksum of the version that is being written; another thread may find it before `write` has returned."""
 
     @property
     def journal(self) -> Path:
@@ -104,7 +106,7 @@ class ReviewFiles:
     def is_unchanged(self) -> bool:
         """Return whether the output is what the review read or wrote; its bytes count, not its date."""
         state = _state(self.output)
-        if state != self._state and _checksum(self.output) == self._present:
+        if state != self._state and _checksum(self.output) in (self._present, self._next):
             self._state = state
         return state == self._state
 
@@ -142,6 +144,7 @@ class ReviewFiles:
         checksum = hashlib.sha256(data).hexdigest()
         if checksum == self._present:
             return
+        self._next = checksum
         self._journal.add([json.dumps({_WROTE: checksum}).encode()])
         with os_error_as(DataError, f"cannot write {self.output}"), whole_or_absent(str(self.output)) as written:
             written.write_bytes(data)

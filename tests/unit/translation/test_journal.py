@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import os
+from threading import Thread
 
 import pytest
 
 from clearhead.errors import DataError
 from clearhead.text.quality_flags import Flag
-from clearhead.translation.journal import TranslationJournal, journal_path
+from clearhead.translation.journal import Journal, TranslationJournal, journal_path
 from clearhead.translation.result import Translation
 
 ORIGIN = {"model": "a", "settings": {"beam_size": 4}}
@@ -28,6 +29,21 @@ def opened(path):
         return TranslationJournal(path, origin, notice=said.append), said
 
     return open_journal
+
+
+def test_values_of_two_threads_are_both_kept(path, monkeypatch):
+    journal, threads = Journal(path, ORIGIN, kept="values"), []
+
+    def fsync(number):
+        if not threads:
+            threads.append(Thread(target=journal.add, args=([b"second"],)))
+            threads[0].start()
+            threads[0].join(0.3)  # where nothing makes it wait, it ends in this time
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    journal.add([b"first"])
+    threads[0].join()
+    assert Journal(path, ORIGIN, kept="values").values == [b"first", b"second"]
 
 
 def test_reopened_journal_has_its_translations_and_remove_deletes_it(opened, path):

@@ -4,15 +4,19 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from clearhead.errors import DataError
 from clearhead.files import locked
+from clearhead.files.streams import whole_or_absent
 from clearhead.formats.document_files import read_document
 from clearhead.text.quality_flags import Flag
+from clearhead.translation import review_files
 from clearhead.translation.correction_memory import CorrectionMemory, first_of
 from clearhead.translation.documents import TranslatedSegment
 from clearhead.translation.memory import TranslationMemory
@@ -235,6 +239,40 @@ def test_a_review_that_was_killed_while_writing_knows_both_versions(opened, cata
     if not is_written:
         catalogue.write_bytes(before)
     assert opened(catalogue).state(0) == "accepted"
+
+
+def test_a_change_while_the_document_is_written_is_not_taken_for_one_of_another_program(
+    opened, catalogue, monkeypatch
+):
+    review = opened(catalogue)
+    accept(review, 0)
+
+    @contextmanager
+    def replaced(path):
+        with whole_or_absent(path) as written:
+            yield written
+        thread = Thread(target=accept, args=(review, 1))  # the document is written, and the review does not know yet
+        thread.start()
+        thread.join()
+
+    monkeypatch.setattr(review_files, "whole_or_absent", replaced)
+    review.save()
+    monkeypatch.undo()
+    assert (review.state(1), review.problem) == ("accepted", None)
+    opened.close(review)
+    assert opened(catalogue).state(1) == "accepted"
+
+
+def test_the_undo_of_a_damaged_change_takes_no_other_change_back(opened, catalogue):
+    review = opened(catalogue)
+    accept(review, 0)
+    accept(review, 1, "zwei %d")
+    review.undo()
+    opened.close(review)
+    journal = review.files.journal
+    journal.write_bytes(journal.read_bytes().replace(b"zwei", b"drei"))
+    again = opened(catalogue)
+    assert (again.state(0), again.state(1)) == ("accepted", "open")
 
 
 def test_a_document_changed_outside_is_not_overwritten(opened, catalogue):
