@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from clearhead.config import DecodeChanges
-from clearhead.decoding import Engine, SearchOptions
+from clearhead.decoding import Engine
 from clearhead.decoding.neighbour_keys import with_keys
 from clearhead.decoding.neighbours import Neighbours, Pair
 from clearhead.decoding.sentence import Sentence
 from clearhead.translation.memory import Retrieve
 from clearhead.translation.options import TranslateOptions
 from clearhead.translation.result import MemoryMatch
+from clearhead.translation.retrieval import consults
 from clearhead.translation.translator import Translator
 
 
@@ -100,12 +101,15 @@ def consulted_pairs(
         ConfigError: If `memory_weight` is set, and the model cannot consult a memory.
     """
     config = translator.decode_config({**settings, "split": "never", "familiar": False})
-    if retrieve is None or not translator.config.num_decoder_layers or not translator.consults(SearchOptions(config)):
+    if retrieve is None or not translator.config.num_decoder_layers:
+        return None
+    engine = translator.engines.of("fp32")
+    if not consults(engine, config):
         return None
     [line] = translator.preprocessor([text], config, "", TranslateOptions())
     neighbours, matches = translator.find_neighbours.found(line.segments[0], retrieve, config)
     if neighbours is None:
         return None
-    [sentence] = with_keys([Sentence(0, (), 1, neighbours=neighbours)], translator.engines.of("fp32").keys_of)
+    [sentence] = with_keys([Sentence(0, (), 1, neighbours=neighbours)], engine.keys_of)
     assert sentence.neighbours is not None
     return ConsultedPairs(sentence.neighbours, matches)

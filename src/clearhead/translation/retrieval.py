@@ -9,13 +9,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clearhead.config import DecodeConfig, ModelConfig
+from clearhead.decoding import Engine
 from clearhead.decoding.neighbours import Neighbours, Pair, automatic_weight
+from clearhead.errors import ConfigError
 from clearhead.text.quality_flags import missing_placeholders
 from clearhead.translation.memory import Retrieve
 from clearhead.translation.normalization import Normalizer
 from clearhead.translation.pair_encoding import PairEncoder
 from clearhead.translation.result import MemoryMatch
 from clearhead.translation.segment import Segment
+
+
+def consults(engine: Engine, config: DecodeConfig) -> bool:
+    """Return whether searches of an engine consult a memory: `memory_weight` is not 0, and the engine can.
+
+    Raises:
+        ConfigError: If `memory_weight` is set, and the engine cannot.
+    """
+    weight = config.memory_weight
+    if weight == 0 or engine.consults_neighbours:
+        return weight != 0
+    if weight is None:
+        return False
+    raise ConfigError(
+        "memory_weight: only a single encoder-decoder on the CPU consults a memory, by the compiled core or plain; "
+        "leave it out, or set it to 0"
+    )
 
 
 class NeighbourFinder:

@@ -14,7 +14,7 @@ from clearhead.bundle import Bundle, load_bundle
 from clearhead.bundle.model_directory import model_directory
 from clearhead.bundle.side_files import SHORTLIST_FILE, side_file_path
 from clearhead.config import DecodeChanges, DecodeConfig, ModelConfig
-from clearhead.decoding import Engine, Ensemble, Sampling, SearchOptions, decode, require_computable
+from clearhead.decoding import Ensemble, Sampling, SearchOptions, decode, require_computable
 from clearhead.errors import ConfigError, ModelError, nearest_name
 from clearhead.model.stored import StoredModel
 from clearhead.runtime.device import resolve_device
@@ -31,7 +31,7 @@ from clearhead.translation.postprocessing import Postprocessor, replace_blank
 from clearhead.translation.preprocessing import Preprocessor
 from clearhead.translation.quality import QualityEstimator
 from clearhead.translation.result import Translation
-from clearhead.translation.retrieval import NeighbourFinder
+from clearhead.translation.retrieval import NeighbourFinder, consults
 from clearhead.translation.search import Decode, Engines, TextSearch, align_samples, lines_done
 from clearhead.translation.term_constraints import TermEncoder, search_with_terms
 from clearhead.translation.terminology import Terms
@@ -295,7 +295,7 @@ class Translator:
         read = self.preprocessor(lines, search_options.config, prefix, options)
         segments = [segment for line in read for segment in line.to_translate]
         search = by._text_search(search_options, options.one_line)
-        if options.neighbours is not None and by.consults(search_options):
+        if options.neighbours is not None and consults(search.engine, search_options.config):
             self.find_neighbours(segments, options.neighbours, search_options.config)
         if options.terms is not None:
             self.term_encoder.find_terms(read, options.terms, search_options, self.config)
@@ -409,35 +409,15 @@ class Translator:
             self.aligner.require()
         return search
 
-    def consults(self, options: SearchOptions) -> bool:
-        """Return whether the search consults a memory: `memory_weight` is not 0, and the model can.
-
-        Raises:
-            ConfigError: If `memory_weight` is set, and the model cannot.
-        """
-        weight = options.config.memory_weight
-        engine = self._engine(options)
-        if weight == 0 or engine.consults_neighbours:
-            return weight != 0
-        if weight is None:
-            return False
-        raise ConfigError(
-            "memory_weight: only a single encoder-decoder on the CPU consults a memory, by the compiled core or plain; "
-            "leave it out, or set it to 0"
-        )
-
     def translates(self, text: str, terms: Terms | None = None) -> bool:
         """Return whether a text is translated, not left as it is; see `Preprocessor.translates`."""
         return self.preprocessor.translates(text, terms)
 
-    def _engine(self, options: SearchOptions) -> Engine:
-        # Rounding would change the samples; in float32 a seed gives the same samples for every precision setting.
-        return self.engines.of("fp32" if options.sampling else options.config.precision)
-
     def _text_search(self, options: SearchOptions, one_line: bool) -> TextSearch:
         scorer = partial(self.engines.of, "fp32")
         form, max_length = self.pair_encoder.target_form, self.config.max_length
-        engine = self._engine(options)
+        # Rounding would change the samples; in float32 a seed gives the same samples for every precision setting.
+        engine = self.engines.of("fp32" if options.sampling else options.config.precision)
         return TextSearch(self.bundle.tokenizer, engine, scorer, max_length, one_line, form, self.decode)
 
     def decode_config(

@@ -20,6 +20,7 @@ from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation.memory import Retrieve
 from clearhead.translation.options import TranslateOptions
 from clearhead.translation.result import Translation
+from clearhead.translation.retrieval import consults
 from clearhead.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ class TranslatorTeam(Translator):
     def _retrieved(self, lines: list[str], options: TranslateOptions, settings: DecodeChanges) -> Retrieve | None:
         """Return the neighbours of all texts that a search will ask for; the memory stays in this process."""
         search_options = self._search_options(options, settings)
-        if (retrieve := options.neighbours) is None or not self.consults(search_options):
+        engine = self._text_search(search_options, options.one_line).engine
+        if (retrieve := options.neighbours) is None or not consults(engine, search_options.config):
             return None
         read = self.preprocessor(lines, search_options.config, "", options)
         texts = dict.fromkeys(segment.original for line in read for segment in line.to_translate)
