@@ -89,7 +89,7 @@ def review(
         read = files.read(partial(_read, asked=asked, has_output=output is not None))
         tell_skipped(document, read)
         if files.num_damaged:
-            notice(f"{files.journal}: {files.num_damaged:,} changes in it are damaged and not used; look over the review")
+            notice(f"{files.journal}: {files.num_damaged:,} changes in it are damaged and not used; check the segments")
         translator = Translator.load(model, device=decoding.device)
         if problem := other_language(read, translator, decoding.settings):
             notice(f"{document}: {problem}")

@@ -241,9 +241,7 @@ def test_a_review_that_was_killed_while_writing_knows_both_versions(opened, cata
     assert opened(catalogue).state(0) == "accepted"
 
 
-def test_a_change_while_the_document_is_written_is_not_taken_for_one_of_another_program(
-    opened, catalogue, monkeypatch
-):
+def test_a_change_while_the_document_is_written_is_not_taken_for_one_of_another_program(opened, catalogue, monkeypatch):
     review = opened(catalogue)
     accept(review, 0)
 
