@@ -66,12 +66,11 @@ class NeighbourFinder:
         """
         weight = config.memory_weight
         matches = [] if weight == 0 else list(retrieve(segment.original) or ())
-        if weight is None:
-            weight = automatic_weight(matches[0].similarity) if matches else 0.0
-        pairs = self._pairs(segment, matches, config) if weight else {}
-        if not pairs:
-            return None, []
-        return Neighbours(tuple(pairs.values()), weight), [matches[number] for number in pairs]
+        pairs = self._pairs(segment, matches, config)
+        kept = [matches[number] for number in pairs]
+        if weight is None and kept:
+            weight = automatic_weight(kept[0].similarity)
+        return (Neighbours(tuple(pairs.values()), weight), kept) if kept and weight else (None, [])
 
     def _pairs(self, segment: Segment, matches: Sequence[MemoryMatch], config: DecodeConfig) -> dict[int, Pair]:
         """Return the pairs that the model can read, by the index of their match."""

@@ -115,7 +115,7 @@ class TranslatorTeam(Translator):
         super()._translate([], prefix if isinstance(prefix, str) or not lines else "", options, settings)
         if not isinstance(prefix, str) and len(prefix) != len(lines):
             return super()._translate(lines, prefix, options, settings)
-        neighbours = self._retrieved(lines, options, settings)
+        neighbours = self._retrieved(lines, prefix, options, settings)
         starts = _starts(lines, len(self._members))
         for (_, connection), start, end in zip(self._members, starts, [*starts[1:], len(lines)], strict=True):
             own_prefix = prefix if isinstance(prefix, str) else prefix[start:end]
@@ -127,13 +127,15 @@ class TranslatorTeam(Translator):
         answers = self._answers(options.on_progress)
         return [translation for answer in answers for translation in answer]
 
-    def _retrieved(self, lines: list[str], options: TranslateOptions, settings: DecodeChanges) -> Retrieve | None:
+    def _retrieved(
+        self, lines: list[str], prefix: str | Sequence[str], options: TranslateOptions, settings: DecodeChanges
+    ) -> Retrieve | None:
         """Return the neighbours of all texts that a search will ask for; the memory stays in this process."""
         search_options = self._search_options(options, settings)
         engine = self._text_search(search_options, options.one_line).engine
         if (retrieve := options.neighbours) is None or not consults(engine, search_options.config):
             return None
-        read = self.preprocessor(lines, search_options.config, "", options)
+        read = self.preprocessor(lines, search_options.config, prefix, options)
         texts = dict.fromkeys(segment.original for line in read for segment in line.to_translate)
         return {text: retrieve(text) for text in texts}.get
 

@@ -63,6 +63,14 @@ def test_the_weight_is_that_of_the_most_similar_pair_or_the_setting(translator, 
     assert not any(segment.neighbours for segment in found(translator, LINES, memory, memory_weight=0.0))
 
 
+def test_the_weight_is_that_of_the_most_similar_pair_that_is_consulted(translator):
+    """An equal source whose translation has a tag that the line lacks has no say."""
+    memory = TranslationMemory([(LINES[0], "Öffne <b>die</b> Datei."), ("Lock the old door now.", "Schließe ab.")])
+    (segment,) = found(translator, LINES[:1], memory)
+    assert (len(segment.neighbours.pairs), segment.neighbours.weight) == (1, automatic_weight(0.5))
+    assert automatic_weight(0.5) < automatic_weight(1.0)
+
+
 def test_neighbours_are_tokenized_as_lines_and_translations_are(translator, memory):
     (segment,) = found(translator, LINES[:1], memory)
     sources = [match.source for match in memory.nearest(LINES[0])]

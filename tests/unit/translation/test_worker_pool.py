@@ -95,6 +95,18 @@ def test_similar_pairs_are_looked_up_here_and_consulted_by_the_processes(team, m
     assert printed(wanted) != printed(Translator.load(model).translate(sentences))
 
 
+def test_similar_pairs_are_looked_up_for_the_texts_that_the_processes_search(team, model, sentences):
+    """A line whose translation begins with several sentences is not split."""
+    lines = [" ".join(sentences[:2]), " ".join(sentences[1:3])]
+
+    def texts_asked_of(translator):
+        asked = []
+        translator.translate(lines, prefix=["One. Two.", ""], split="always", neighbours=asked.append)
+        return asked
+
+    assert texts_asked_of(team) == texts_asked_of(Translator.load(model)) == [lines[0], *sentences[1:3]]
+
+
 def test_a_bad_line_is_named_by_its_number(team):
     with pytest.raises(DataError, match="text 26 holds an unpaired surrogate"):
         team.translate([*["a"] * 25, "\ud800"])
