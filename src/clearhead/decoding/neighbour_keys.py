@@ -78,6 +78,6 @@ def with_keys(sentences: Sequence[Sentence], keys: KeysOf) -> list[Sentence]:
     def completed(sentence: Sentence) -> Sentence:
         if (own := sentence.neighbours) is None:
             return sentence
-        return replace(sentence, neighbours=replace(own, keys=np.concatenate([known[pair] for pair in own.pairs])))
+        return replace(sentence, neighbours=own._replace(keys=np.concatenate([known[pair] for pair in own.pairs])))
 
     return list(map(completed, sentences))

@@ -12,7 +12,6 @@ vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -50,8 +49,7 @@ def automatic_weight(similarity: float) -> float:
     return 0.0 if similarity < NEAR else min(MOST_WEIGHT, FIRST_WEIGHT + similarity - NEAR)
 
 
-@dataclass(frozen=True)
-class Neighbours:
+class Neighbours(NamedTuple):
     """The retrieved pairs of a sentence."""
 
     pairs: tuple[Pair, ...]

@@ -217,7 +217,7 @@ def test_alternatives_and_links_come_on_demand_and_links_go_with_an_edit(open_pa
     assert opened.value.url.endswith("/segments/0/inside")
 
 
-def test_nothing_typed_is_lost_when_the_server_is_killed_and_the_page_closed(open_page, review):
+def test_typed_text_survives_a_killed_server_and_a_closed_page(open_page, review):
     page = open_page()
     context, target = page.context, page.locator("#target")
     context.route("**/*", lambda route: route.abort("connectionrefused"))

@@ -221,7 +221,7 @@ def test_the_inside_of_a_segment_is_a_page(client, monkeypatch):
         ("/undo", 405),
     ],
 )
-def test_what_does_not_exist_is_refused(client, path, status):
+def test_unknown_segments_and_routes_are_refused(client, path, status):
     answer = client.get(path)
     assert (answer.status_code, list(answer.json())) == (status, ["error"])
 

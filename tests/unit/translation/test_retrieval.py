@@ -109,7 +109,7 @@ def test_plain_code_consults_the_same_pairs(translator, memory):
     assert [line.text for line in translator.translate(LINES, plain=True, **options)] == texts
 
 
-def test_what_cannot_consult_a_memory_says_so_only_if_asked(translator, memory):
+def test_a_memory_weight_is_refused_where_no_memory_can_be_consulted(translator, memory):
     ensemble = Translator(translator.bundle, ensemble=(translator.bundle,))
     expected = ensemble.translate(LINES)
     assert ensemble.translate(LINES, neighbours=memory.nearest) == expected
