@@ -119,6 +119,7 @@ def _session(
         ConfigError: If a memory is for other languages, or a setting is impossible.
         DataError: If a memory or terms cannot be read, or the document cannot be written.
     """
+    from clearhead.translation.correction_memory import without
     from clearhead.translation.review import Review
 
     corrections, others = _memories(terms, files, languages)
@@ -128,7 +129,10 @@ def _session(
         arguments = {**terms.arguments, **settings, "neighbours": neighbours}
         if read_terms := terms.reader(settings, *languages):
             arguments |= read_terms(translator)
-        found = [corrections.match, *([memory] if memory else [])]
+        changed = [document.segments[number] for number in files.changed if number < len(document.segments)]
+        # Otherwise the proposal for a reviewed segment, with its estimate, would become the reviewed text itself.
+        corrected = without(corrections.match, {(segment.text, segment.context) for segment in changed})
+        found = [corrected, *([memory] if memory else [])]
         translated = _translated(translator, document, files, found, arguments)
         given: dict[str, Any] = {"terms": arguments.get("terms"), "memory": memory, "corrections": corrections}
         with closing(Review(files, document, translated, **given)) as session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from clearhead.translation.memory import LEAST_SIMILARITY, Lookup
@@ -76,5 +76,19 @@ def first_of(lookups: Sequence[Lookup]) -> Lookup:
     def match(text: str, /, *, context: str | None = None) -> MemoryMatch | None:
         found = [one for lookup in lookups if (one := lookup(text, context=context)) is not None]
         return max(found, key=lambda one: one.similarity, default=None)
+
+    return match
+
+
+def without(lookup: Lookup, sources: Container[tuple[str, str | None]]) -> Lookup:
+    """Return a look-up that finds nothing for some sources.
+
+    Args:
+        lookup: The look-up for all others.
+        sources: The sources, each with its context.
+    """
+
+    def match(text: str, /, *, context: str | None = None) -> MemoryMatch | None:
+        return None if (text, context) in sources else lookup(text, context=context)
 
     return match

@@ -67,6 +67,8 @@ class ReviewFiles:
         values = zip(self._journal.values, entries, strict=True)
         self.changes = [value for value, entry in values if _WROTE not in entry]
         """The changes of earlier sessions, as JSON."""
+        self.changed = {entry["number"] for entry in entries if "number" in entry}
+        """Numbers of the segments that earlier sessions changed."""
         self.num_damaged = self._journal.num_changed
         """Changes that cannot be read, because the journal is damaged."""
         self._present = _checksum(output)

@@ -317,6 +317,8 @@ def test_a_review_from_start_to_end(started, catalogue, tmp_path):
     alternatives = client.get(f"/segments/{first['number']}/alternatives").json()
     assert alternatives["text"] == saved["text"]
     assert client.get(f"/segments/{first['number']}/inside").text.startswith("<!doctype html>")
+    again = client.get(f"/segments/{first['number']}").json()
+    assert [again[name] for name in ("machine", "origin")] == [first[name] for name in ("machine", "origin")]
     for segment in client.get("/segments?show=open").json()["segments"]:
         edit(client, segment["number"], segment["text"])
     os.kill(process.pid, signal.SIGINT)
