@@ -86,7 +86,7 @@ def review(
     has_others = bool(terms.memory or terms.terms)
     asked = reading.asked(document, has_others=has_others)
     with closing(bind(address.host, address.port)) as listener, open_review(document, output, asked) as files:
-        read = files.read(partial(_read, asked=asked, has_output=output is not None))
+        read = files.read(partial(_read, asked=asked, is_in_place=files.is_in_place))
         tell_skipped(document, read)
         if files.num_damaged:
             notice(f"{files.journal}: {files.num_damaged:,} changes in it are damaged and not used; check the segments")
@@ -142,19 +142,19 @@ def _session(
             yield session, _page(session, corrections, languages)
 
 
-def _read(path: str, *, asked: dict[str, Any], has_output: bool) -> Document:
+def _read(path: str, *, asked: dict[str, Any], is_in_place: bool) -> Document:
     """Read the document.
 
     Raises:
-        ConfigError: If it has no place for translations, and no output is named.
+        ConfigError: If it has no place for translations, and no other file is named for them.
         DataError: If it cannot be read.
     """
     from clearhead.files.streams import format_extension
     from clearhead.formats.document_files import is_document, read_document
 
     read = read_document(path, paragraphs=not is_document(path), **asked)
-    if not has_output and (format_extension(path) == ".pot" or not read.keeps_finished):
-        raise ConfigError(f"{path} is no place for translations; name the translated document with --output")
+    if is_in_place and (format_extension(path) == ".pot" or not read.keeps_finished):
+        raise ConfigError(f"{path} is no place for translations; name another file for them with --output")
     if not read.segments:
         raise ConfigError(f"{path} has no text to translate")
     return read

@@ -51,11 +51,15 @@ class ReviewFiles:
         """The document as it was, to be read."""
         journal = journal_path(output, "review")
         self.is_new = not journal.exists()
+        """Whether nothing is in the journal."""
         if self.is_new and self.is_in_place:
             with os_error_as(DataError, f"cannot keep a copy of {path} in {self.source}"):
                 _copy(Path(path), self.source)
         if not self.source.exists():
-            raise DataError(f"{self.source}, the document as it was before the review in {journal}, is missing")
+            raise DataError(
+                f"{self.source}, the document as it was before the review in {journal}, is missing; put it back, or "
+                f"move that journal away to begin anew with the document as it is"
+            )
         original = _checksum(self.source)
         self._journal = Journal(journal, {"review": original, "options": options}, kept=_KEPT)
         if self._journal.is_foreign:
@@ -101,8 +105,6 @@ class ReviewFiles:
         try:
             return read(str(self.source))
         except (ConfigError, DataError) as error:
-            if self.is_new and self.is_in_place:
-                self.source.unlink(missing_ok=True)
             raise type(error)(str(error).replace(str(self.source), self.path)) from None
 
     def is_unchanged(self) -> bool:
@@ -133,7 +135,11 @@ class ReviewFiles:
         Raises:
             DataError: If it cannot be written.
         """
-        self._journal.add([change])
+        self._add(change)
+
+    def _add(self, entry: bytes) -> None:
+        self._journal.add([entry])
+        self.is_new = False
 
     def write(self, data: bytes) -> None:
         """Write the output; it is replaced as a whole, and not at all if it would stay the same.
@@ -147,7 +153,7 @@ class ReviewFiles:
         if checksum == self._present:
             return
         self._next = checksum
-        self._journal.add([json.dumps({_WROTE: checksum}).encode()])
+        self._add(json.dumps({_WROTE: checksum}).encode())
         with os_error_as(DataError, f"cannot write {self.output}"), whole_or_absent(str(self.output)) as written:
             written.write_bytes(data)
         self._present, self._state = checksum, _state(self.output)
@@ -181,7 +187,12 @@ def open_review(path: str, output: str | None, options: Mapping[str, object]) ->
     except OSError as error:
         raise DataError(f"cannot write beside {final}, where a review is kept: {error.strerror}") from None
     try:
-        yield ReviewFiles(path, final, options)
+        files = ReviewFiles(path, final, options)
+        try:
+            yield files
+        finally:
+            if files.is_new and files.is_in_place:
+                files.source.unlink(missing_ok=True)
     finally:
         lock.__exit__(None, None, None)
 

@@ -333,9 +333,11 @@ def test_a_review_from_start_to_end(started, catalogue, tmp_path):
 def test_a_document_of_one_language_needs_an_output(started, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<p>Hund</p>", encoding="utf-8")
-    process, _ = started(page, wait=False)
-    assert finish(process) == 1
-    assert "name the translated document with --output" in process.log.read_text(encoding="utf-8")
+    for output in ([], ["-o", page]):
+        process, _ = started(page, *output, wait=False)
+        assert finish(process) == 1
+        assert "name another file for them with --output" in process.log.read_text(encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == "<p>Hund</p>"
     process, client = started(page, "-o", tmp_path / "out.html")
     edit(client, 0, "dog")
     os.kill(process.pid, signal.SIGTERM)

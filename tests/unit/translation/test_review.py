@@ -314,6 +314,12 @@ def test_an_error_of_reading_names_the_document_and_leaves_nothing(catalogue):
     assert {one.name for one in catalogue.parent.iterdir()} == {"messages.po", "..messages.po.review.jsonl.lock"}
 
 
+def test_a_review_that_ends_before_it_writes_leaves_nothing(catalogue):
+    with open_review(str(catalogue), None, {}) as files:
+        assert files.read(read_document).segments
+    assert {one.name for one in catalogue.parent.iterdir()} == {"messages.po", "..messages.po.review.jsonl.lock"}
+
+
 def test_a_second_review_of_a_file_is_refused(opened, catalogue, tmp_path):
     opened(catalogue)
     link = tmp_path / "link.po"
