@@ -305,8 +305,10 @@ class Review:
             try:
                 self.files.write(self.document.filled(new))
                 self._problem = None
-            except DataError as error:
+            except Exception as error:
                 self._is_dirty, self._problem = True, str(error)
+                if not isinstance(error, DataError):
+                    raise
             self._seconds = time.monotonic() - began
 
     def close(self) -> None:

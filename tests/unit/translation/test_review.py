@@ -320,6 +320,17 @@ def test_a_review_that_ends_before_it_writes_leaves_nothing(catalogue):
     assert {one.name for one in catalogue.parent.iterdir()} == {"messages.po", "..messages.po.review.jsonl.lock"}
 
 
+def test_a_document_that_could_not_be_made_is_not_saved(opened, catalogue, monkeypatch):
+    review = opened(catalogue)
+    monkeypatch.setattr(review.document, "filled", lambda fillings: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        review.save()
+    assert (review.is_saved, review.problem) == (False, "division by zero")
+    monkeypatch.undo()
+    review.save()
+    assert (review.is_saved, review.problem) == (True, None)
+
+
 def test_a_second_review_of_a_file_is_refused(opened, catalogue, tmp_path):
     opened(catalogue)
     link = tmp_path / "link.po"
