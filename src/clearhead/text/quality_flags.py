@@ -489,8 +489,8 @@ def flags_of_text(source: str, text: str, statistics: LineStatistics | None = No
         text: Its translation.
         statistics: Statistics of training lines, which tell whether copies are usual.
 
-    >>> flags_of_text("%d of 20 files", "%d Dateien")
-    [Flag(kind='numbers', detail='missing: 20')]
+    >>> flags_of_text("%d of 40 files", "%d Dateien")
+    [Flag(kind='numbers', detail='40')]
     """
     details = {
         "repetition": _repetition(source, text),

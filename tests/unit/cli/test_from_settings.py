@@ -18,8 +18,11 @@ from clearhead.config.words import SECTIONS, words
 OF_ANOTHER_MEANING = {
     ("--alignments", "score"),  # a file to write
     ("--alignments", "translate"),
-    ("--columns", "translate"),  # of a table to translate
-    ("--from-lang", "translate"),  # of a document
+    ("--columns", "review"),  # of a table to translate
+    ("--columns", "translate"),
+    ("--from-lang", "review"),  # of a document
+    ("--from-lang", "translate"),
+    ("--to-lang", "review"),
     ("--to-lang", "translate"),
     ("--kind", "import"),  # of another library
     ("--pairs", "score"),  # one file, of which every row has to be a pair

@@ -13,7 +13,8 @@ from playwright.sync_api import Page, expect
 import clearhead
 from processes import finish, start, wait_until
 
-MODEL = Path(__file__).parents[2] / "compat" / "0.1.0" / "run"
+TESTS = Path(__file__).parents[2]
+MODEL = TESTS / "compat" / "0.1.0" / "run"
 CATALOGUE = """\
 msgid ""
 msgstr "Content-Type: text/plain; charset=UTF-8\\n"
@@ -70,6 +71,14 @@ def wait_for(page: Page, path: Path, source: str, wanted: tuple[str, bool]) -> N
             return
         page.wait_for_timeout(50)
     assert entries(path)[source] == wanted
+
+
+def test_the_command_says_what_its_documentation_shows(review, catalogue, tmp_path):
+    _, address = review()
+    page = (TESTS.parent / "docs" / "documents.md").read_text(encoding="utf-8")
+    [shown] = re.findall(r"clearhead: messages\.po: .*segments done.*\n", page)
+    said = shown.replace("messages.po", str(catalogue)).replace("http://127.0.0.1:5000/", address)
+    assert said in (tmp_path / "0.log").read_text(encoding="utf-8")
 
 
 def test_a_catalogue_is_corrected_and_a_killed_server_loses_nothing(browser, review, catalogue):

@@ -160,6 +160,7 @@ UNSET_MEANS_NONE = {
     "data.columns",
     "data.from_lang",
     "data.to_lang",
+    "decode.memory_weight",  # by the similarity of the pairs
     "data.hold_out",  # chosen for the text when it is prepared
     "model.source_vocab_size",
     "model.d_k",

@@ -29,7 +29,7 @@ def finding(make_bundle):
     def make(*texts, asked=None, **settings):
         bundle = make_bundle(**settings)
 
-        def decode(engine, sources, options, on_progress=None, prefixes=(), required=()):
+        def decode(engine, sources, options, on_progress=None, prefixes=(), required=(), neighbours=()):
             if asked is not None:
                 asked.append((len(sources), options.num_best))
             ids = bundle.tokenizer.encode_targets(texts)[: options.mbr or options.num_best]
