@@ -225,3 +225,8 @@ def test_no_entry_of_the_changelog_begins_as_another_does():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     entries = [entry[:50] for entry in re.split(r"^- ", text, flags=re.MULTILINE)[1:]]
     assert [entry for entry in entries if entries.count(entry) > 1] == []
+
+
+def test_the_changelog_ends_with_the_promises():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert text.endswith("\nWhat you can rely on is in [docs/promises.md](docs/promises.md).\n")
