@@ -318,6 +318,7 @@ def test_segments_with_a_text_are_found(open_page, review):
     page.keyboard.press("/")
     page.keyboard.type(" vom Mond")
     page.keyboard.press("Enter")
+    expect(page.locator("#none")).to_be_visible()
     expect(page.locator("#none")).to_have_text("No segment of these has this text.")
     page.keyboard.press("/")
     page.keyboard.press("Escape")
