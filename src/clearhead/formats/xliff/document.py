@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, count, islice
@@ -12,6 +11,7 @@ from clearhead.errors import ConfigError
 from clearhead.formats.document import Document, DocumentSegment, Filling, LengthLimit
 from clearhead.formats.file_text import read_bytes
 from clearhead.formats.xliff.estimates import with_estimate
+from clearhead.formats.xliff.matches import PartMatch, alternatives, candidates, with_candidates
 from clearhead.formats.xliff.units import (
     REVIEW_STATE,
     UNITS,
@@ -20,6 +20,8 @@ from clearhead.formats.xliff.units import (
     is_for_review,
     is_wholly_unfinished,
     segments_of,
+    tag_for_review,
+    tag_of_reviewed,
     unfinished_segments,
     units_of,
     version_of,
@@ -45,16 +47,11 @@ REVIEWED_STATES = "translated", "reviewed"
 """States of a reviewed translation: of a `target` in XLIFF 1.x, and of a `segment` in 2.x."""
 EXACT_MATCH, FUZZY_MATCH = "exact-match", "fuzzy-match"
 """State qualifiers in XLIFF 1.x of a `target` from a translation memory, as it is or repaired."""
-MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
-"""Namespace of the Translation Candidates module of XLIFF 2.x."""
 SIZE_RESTRICTION = "urn:oasis:names:tc:xliff:sizerestriction:2.0 sizeRestriction"
 """Attribute of the Size and Length Restriction module of XLIFF 2.x, with its namespace."""
 MOST_ID = 60
 """Characters shown of the ids of a segment."""
-_START_TAG = re.compile(r"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
-_DATA_REFERENCE = re.compile(r"""\s+dataRef(?:Start|End)?\s*=\s*(?:"[^"]*"|'[^']*')""")
 _NUMBER = re.compile("[0-9]{1,9}")
-_UNKNOWN = "\ufffd"
 
 
 class _Part(NamedTuple):
@@ -155,14 +152,14 @@ class XliffDocument(Document):
             DataError: If a translation contains a character that XML forbids.
         """
         changes = [*self._language_changes()]
-        candidates: dict[int, tuple[XmlElement, list[str]]] = {}
+        of_units: dict[int, tuple[XmlElement, list[str]]] = {}
         for unit in self._units:
             chosen = fillings[unit.first : unit.first + len(unit.parts)]
             if any(filling is not None for filling in chosen):
                 changes += self._changes(unit, chosen)
                 if not self._is_first_version and (suggested := self._suggested(unit, chosen)):
-                    candidates.setdefault(unit.read.around.start, (unit.read.around, []))[1].append(suggested)
-        changes += (self._candidates(*of_unit) for of_unit in candidates.values())
+                    of_units.setdefault(unit.read.around.start, (unit.read.around, []))[1].append(suggested)
+        changes += (with_candidates(*of_unit, self._file) for of_unit in of_units.values())
         return self._file.spliced(changes)
 
     @property
@@ -363,14 +360,14 @@ class XliffDocument(Document):
         counterparts = [inner.target for inner in unit.segments if inner.target is not None]
         if target is None or not counterparts or len(counterparts) < len(unit.segments):
             marked = (segment.source for segment in compress(unit.segments, are_unreviewed))
-            tags = ((inner.start, inner.content, self._tag_for_review(inner)) for inner in marked)
+            tags = ((inner.start, inner.content, tag_for_review(inner, file)) for inner in marked)
             return file.raw(source.content, source.content_end, sorted([*done, *unit.kept, *tags]))
         # What the target has besides these segments stays.
         filled: list[tuple[int, int, str]] = []
         for segment, there, is_unreviewed in zip(unit.segments, counterparts, are_unreviewed, strict=True):
             written = file.raw(segment.source.content, segment.source.content_end, done)
             if is_unreviewed or is_for_review(there):
-                tag = self._tag_for_review(there) if is_unreviewed else self._tag_of_reviewed(there)
+                tag = tag_for_review(there, file) if is_unreviewed else tag_of_reviewed(there, file)
                 tag = re.sub(r"\s*/>$", ">", tag)
                 filled.append((there.start, there.end, f"{tag}{written}</{tag_name(tag)}>"))
             else:
@@ -399,50 +396,16 @@ class XliffDocument(Document):
         own = zip(fillings, self.segments[unit.first : unit.first + len(unit.parts)], strict=True)
         return [not (old.is_finished if new is None else new.is_reviewed) for new, old in own]
 
-    def _tag_of_reviewed(self, segment: XmlElement) -> str:
-        """Return the start tag of a segment, no longer marked as unreviewed."""
-        comment = segment.tag.attributes["comment"].replace(REVIEW_STATE, "").strip()
-        tag = self._file.raw(segment.start, segment.content)
-        return with_attribute(tag, "comment", html.escape(comment)) if comment else without_attribute(tag, "comment")
-
-    def _tag_for_review(self, segment: XmlElement) -> str:
-        """Return the start tag of a segment, marked as unreviewed."""
-        said = segment.tag.attributes.get("comment", "")
-        comment = said if is_for_review(segment) else f"{said} {REVIEW_STATE}".strip()
-        return with_attribute(self._file.raw(segment.start, segment.content), "comment", html.escape(comment))
-
     def _suggested(self, unit: _Unit, fillings: Sequence[Filling | None]) -> str:
         """Return the translation-memory matches for the parts of a unit, as XML elements."""
-        file, source = self._file, unit.source
-        space, prefix = file.space_before(source.start), _prefix(file.raw(source.start, source.content))
-        suggestions: list[str] = []
-        for part, filling in zip(unit.parts, fillings, strict=True):
-            if filling is None or (match := filling.suggestion) is None:
-                continue
-            texts = "".join(
-                f"<{prefix}{name}>{part.source.markup(UNWRITABLE.sub(_UNKNOWN, text), file)}</{prefix}{name}>"
-                for name, text in (("source", match.source), ("target", match.target))
-            )
-            if self._is_first_version:
-                mid = part.element.tag.attributes.get("mid") if len(unit.parts) > 1 else None
-                of_part = "" if mid is None else f' mid="{html.escape(mid)}"'
-                quality = f'match-quality="{match.percent}%"'
-                suggestions.append(f"{space}<{prefix}alt-trans{of_part} {quality}>{texts}</{prefix}alt-trans>")
-            else:
-                quality = f'type="tm" similarity="{match.percent}.0"'
-                # A match has original data of its own, not that of its unit.
-                texts = _START_TAG.sub(lambda tag: _DATA_REFERENCE.sub("", tag[0]), texts)
-                suggestions.append(f'{{match}} ref="#{html.escape(self._id(unit))}" {quality}>{texts}{{end}}')
-        return "".join(suggestions)
-
-    def _candidates(self, unit: XmlElement, matches: Sequence[str]) -> tuple[int, int, str]:
-        """Return the change that adds matches to a unit of XLIFF 2.x."""
-        there = next((element for element in unit.children("matches") if not element.is_closed), None)
-        prefix = "mtc:" if there is None else _prefix(self._file.raw(there.start, there.content))
-        written = "".join(matches).replace("{match}", f"<{prefix}match").replace("{end}", f"</{prefix}match>")
-        if there is not None:
-            return there.content_end, there.content_end, written
-        return unit.content, unit.content, f'<mtc:matches xmlns:mtc="{MATCHES}">{written}</mtc:matches>'
+        matches = [
+            PartMatch(part.element, part.source, new.suggestion)
+            for part, new in zip(unit.parts, fillings, strict=True)
+            if new is not None and new.suggestion is not None
+        ]
+        if self._is_first_version:
+            return alternatives(unit.source, matches, self._file, has_parts=len(unit.parts) > 1)
+        return candidates(unit.source, matches, self._file, self._id(unit)) if matches else ""
 
     def _id(self, unit: _Unit) -> str:
         """Return the id of a segment of XLIFF 2.x, or an unused one if it has none."""
@@ -501,9 +464,3 @@ def _other_language(said: Mapping[str, str], asked: Mapping[str, tuple[str, str]
         if there and not are_related(there, language):
             return f"{key} is {there!r}, and {option} {language!r}"
     return ""
-
-
-def _prefix(tag: str) -> str:
-    """Return the namespace prefix of an element's name, with its colon."""
-    before, colon, _ = tag_name(tag).rpartition(":")
-    return before + colon

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from types import MappingProxyType
 from typing import NamedTuple
 
 from clearhead.errors import DataError
-from clearhead.formats.xml.elements import SPACE, XmlElement, inherited, own_translate
+from clearhead.formats.xml.elements import (
+    SPACE,
+    XmlElement,
+    XmlFile,
+    inherited,
+    own_translate,
+    with_attribute,
+    without_attribute,
+)
 from clearhead.formats.xml.events import StartTag
 from clearhead.formats.xml.inline_text import holds_words, open_annotations, translated_parts
 
@@ -167,6 +176,20 @@ def is_wholly_unfinished(unit: XliffUnit) -> bool:
 def is_for_review(segment: XmlElement) -> bool:
     """Return whether a segment of a target is itself marked as unreviewed, see `REVIEW_STATE`."""
     return REVIEW_STATE in segment.tag.attributes.get("comment", "")
+
+
+def tag_for_review(segment: XmlElement, file: XmlFile) -> str:
+    """Return the start tag of a segment of a target, marked as unreviewed."""
+    said = segment.tag.attributes.get("comment", "")
+    comment = said if is_for_review(segment) else f"{said} {REVIEW_STATE}".strip()
+    return with_attribute(file.raw(segment.start, segment.content), "comment", html.escape(comment))
+
+
+def tag_of_reviewed(segment: XmlElement, file: XmlFile) -> str:
+    """Return the start tag of a segment of a target, no longer marked as unreviewed."""
+    comment = segment.tag.attributes["comment"].replace(REVIEW_STATE, "").strip()
+    tag = file.raw(segment.start, segment.content)
+    return with_attribute(tag, "comment", html.escape(comment)) if comment else without_attribute(tag, "comment")
 
 
 def version_of(root: StartTag, name: str) -> str:
