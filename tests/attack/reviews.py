@@ -154,6 +154,8 @@ def _step(choose: Random, client: Any, review: Any, files: Any, promised: dict[i
     after = {number: (review.text(number), review.state(number)) for number in range(len(review))}
     if (is_foreign or answer.status_code >= 400) and after != before:
         return f"changed although refused with {answer.status_code}"
+    if review.num_done != sum(state != "open" for _, state in after.values()):
+        return f"{review.num_done} segments are counted as done"
     promised.clear()
     promised.update(after)
     return ""

@@ -43,10 +43,20 @@ def journal_path(output: str | Path, of: str = "progress") -> Path:
     >>> journal_path("texts/messages.de.json").as_posix()
     'texts/.messages.de.json.progress.jsonl'
     """
-    name = f".{Path(output).name}.{of}.jsonl"
+    return hidden_path(Path(output), f".{Path(output).name}.{of}.jsonl", ending=f".{of}.jsonl")
+
+
+def hidden_path(document: Path, name: str, *, ending: str) -> Path:
+    """Return the path of a hidden file beside a document.
+
+    Args:
+        document: The document.
+        name: Name of the hidden file; its checksum and the `ending` take its place if it is too long.
+        ending: End of the name, by which its format is known.
+    """
     if len(os.fsencode(name)) > LONGEST_NAME:
-        name = f".{hashlib.sha256(os.fsencode(name)).hexdigest()}.{of}.jsonl"
-    return Path(output).with_name(name)
+        name = f".{hashlib.sha256(os.fsencode(name)).hexdigest()}{ending}"
+    return document.with_name(name)
 
 
 class Journal:

@@ -180,7 +180,10 @@ class TranslationReport:
 
 
 def severity_and_doubt(translation: Translation) -> tuple[float, float]:
-    """Return by what the translations to check first are found: the weight of the problems, and the model's doubt."""
+    """Return the sort key of translations to check, the largest first: severity of the problems, and the model's doubt.
+
+    The doubt is 1 minus the quality or, without an estimate, the negative score per token.
+    """
     severity = sum(SEVERITY_WEIGHTS[PROBLEMS[kind].severity] for kind in translation.problems)
     doubt = -(translation.score_per_token or 0.0) if translation.quality is None else 1 - translation.quality
     return severity, doubt

@@ -35,7 +35,7 @@ State = Literal["open", "accepted", "edited", "finished"]
 REVIEWED: Sequence[State] = ("accepted", "edited")
 
 SECONDS_TO_WRITE = 1.0
-"""Seconds after a change until the document is written."""
+"""Seconds after a change until the document is written, and after a failure until it is tried again."""
 _SHARE = 4
 """Time between two writings, in times of the last one: writing a large document must not slow the review."""
 
@@ -61,7 +61,7 @@ class Change:
     adds: bool = False
     """Whether its pair is added to the memory, which did not have it."""
     undoes: bool = False
-    """Whether it takes the last change back."""
+    """Whether it undoes the last change."""
 
 
 _CHANGE = TypeAdapter(Change)
@@ -102,10 +102,13 @@ class Review:
         self._problem: str | None = None
         self._memory_problem: str | None = None
         self._checks = EditChecks(translated, terms)
+        self._first_states = [self._first_state(one) for one in translated]
+        self.num_done = len(translated) - self._first_states.count("open")
+        """Number of segments that are not open."""
         self._alike: dict[tuple[str, str | None], list[int]] = {}
         """The open segments of each source and context."""
         for number, one in enumerate(translated):
-            if self._state_before(number) == "open":
+            if self._first_states[number] == "open":
                 self._alike.setdefault((one.segment.text, one.segment.context), []).append(number)
         self._own: dict[int, Change] = {}
         """The last change of each segment that was changed."""
@@ -132,11 +135,6 @@ class Review:
         return len(self.translated)
 
     @property
-    def num_done(self) -> int:
-        """Number of segments that are not open."""
-        return sum(self.state(number) != "open" for number in range(len(self)))
-
-    @property
     def problem(self) -> str | None:
         """What keeps the document or the memory from being written; None if nothing does."""
         return self._problem or self._memory_problem
@@ -149,7 +147,7 @@ class Review:
     def state(self, number: int) -> State:
         """Return the state of a segment."""
         own = self._own.get(number)
-        return self._state_before(number) if own is None else own.state
+        return self._first_states[number] if own is None else own.state
 
     def text(self, number: int) -> str:
         """Return the present translation of a segment."""
@@ -161,7 +159,7 @@ class Review:
         one = self.translated[number]
         same = self._reviewed.get((one.segment.text, one.segment.context), ())
         last = next((other for other in reversed(same) if other != number), None)
-        if last is not None and self._state_before(number) == "open":
+        if last is not None and self._first_states[number] == "open":
             return self._own[last].text
         if one.translation is not None:
             return one.translation.text
@@ -212,7 +210,7 @@ class Review:
                 self._commit(Change(number, text, state, adds=state in REVIEWED and self._is_new_pair(number, text)))
 
     def undo(self) -> int | None:
-        """Take the last change back; return the number of its segment, None if there is none.
+        """Undo the last change; return the number of its segment, None if there is none.
 
         Raises:
             ChangedOutsideError: As `change`.
@@ -227,20 +225,22 @@ class Review:
             return change.number
 
     def _undoing(self) -> Change:
-        """Return the change that takes the last one back."""
+        """Return the change that undoes the last one."""
         last, before = self._history[-1]
-        return replace(before or Change(last.number, "", self._state_before(last.number)), undoes=True)
+        return replace(before or Change(last.number, "", self._first_states[last.number]), undoes=True)
 
     def refusal(self, number: int, text: str) -> str:
         """Return why the document cannot have a text in place of a segment; empty if it can."""
         segment = self.translated[number].segment
         if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
             return "the translation holds half of a surrogate pair, which is no character"
-        if is_blank(text) and not is_blank(segment.text):
-            return "a translation cannot be empty; leave the segment open, or keep its source"
-        if text in (self.text(number), segment.translation):
+        is_missing = is_blank(text) and not is_blank(segment.text)
+        if not is_missing and text in (self.text(number), segment.translation):
             return ""
-        return self.document.problem_of_edit(number, text).replace(str(self.files.source), self.files.path)
+        problem = self.document.problem_of_edit(number, text).replace(str(self.files.source), self.files.path)
+        if is_missing and not problem:
+            return "a translation cannot be empty; leave the segment open, or keep its source"
+        return problem
 
     def flags(self, number: int, text: str) -> list[dict[str, str]]:
         """Return what looks wrong with a text in place of a segment, by both texts alone, the most damage first."""
@@ -289,7 +289,7 @@ class Review:
             }
 
     def save(self) -> None:
-        """Write the document now, if it lacks a change; what prevents it becomes the `problem`."""
+        """Write the document now, if it lacks a change; what prevents it becomes the `problem`, and is tried again."""
         with self._writing:
             with self._lock:
                 if self._timer is not None:
@@ -310,12 +310,14 @@ class Review:
                 if not isinstance(error, DataError):
                     raise
             self._seconds = time.monotonic() - began
+            if self._is_dirty:
+                self._save_later()
 
     def close(self) -> None:
         """Write the document if it lacks a change, and no more afterwards."""
-        self.save()
         with self._lock:
             self._is_closed = True
+        self.save()
 
     def _commit(self, change: Change) -> None:
         """Write a change into the journal, then make it; the document and the memory follow."""
@@ -324,10 +326,14 @@ class Review:
         self._apply(change)
         self._update_memory(before, change)
         self._is_dirty = True
-        if self._timer is None and not self._is_closed:
-            self._timer = Timer(max(SECONDS_TO_WRITE, _SHARE * self._seconds), self.save)
-            self._timer.daemon = True
-            self._timer.start()
+        self._save_later()
+
+    def _save_later(self) -> None:
+        with self._lock:
+            if self._timer is None and not self._is_closed:
+                self._timer = Timer(max(SECONDS_TO_WRITE, _SHARE * self._seconds), self.save)
+                self._timer.daemon = True
+                self._timer.start()
 
     def _replay(self, value: bytes) -> None:
         try:
@@ -348,11 +354,12 @@ class Review:
             change, new = self._history.pop()
         else:
             self._history.append((change, self._own.get(change.number)))
-        number = change.number
+        number, was_open = change.number, self.state(change.number) == "open"
         if new is None:
             del self._own[number]
         else:
             self._own[number] = new
+        self.num_done += was_open - (self.state(number) == "open")
         segment = self.translated[number].segment
         key = segment.text, segment.context
         reviewed = [other for other in self._reviewed.get(key, ()) if other != number]
@@ -378,7 +385,7 @@ class Review:
 
     def _settled(self, number: int, text: str, state: State) -> State:
         one = self.translated[number]
-        is_kept = self._state_before(number) == "finished" and text == (one.segment.translation or one.segment.text)
+        is_kept = self._first_states[number] == "finished" and text == (one.segment.translation or one.segment.text)
         if is_kept:
             return "finished"
         if state == "open":
@@ -386,8 +393,8 @@ class Review:
         proposals = {self.proposal(number), one.translation.text if one.translation is not None else None}
         return "accepted" if text in proposals else "edited"
 
-    def _state_before(self, number: int) -> State:
-        one = self.translated[number]
+    def _first_state(self, one: TranslatedSegment) -> State:
+        """Return the state of a segment before it is changed."""
         is_open = one.status in ("translated", "reused", "left")
         return "open" if is_open or (self.document.keeps_finished and not one.segment.is_finished) else "finished"
 
@@ -405,7 +412,7 @@ class Review:
 
     def _order_key(self, number: int) -> tuple[float, float, int]:
         translation = self.translated[number].translation
-        if translation is None or self._state_before(number) == "finished":
+        if translation is None or self._first_states[number] == "finished":
             return 0.0, 0.0, number
         severity, doubt = severity_and_doubt(translation)
         return -severity, -doubt, number
@@ -417,7 +424,7 @@ class Review:
         lookups.append(None if self._corrections is None else self._corrections.match)
         found: dict[tuple[str, str], MemoryMatch] = {}
         own = self.text(number).strip() if self.state(number) in REVIEWED else None
-        for lookup in filter(None, lookups if self._state_before(number) == "open" else ()):
+        for lookup in filter(None, lookups if self._first_states[number] == "open" else ()):
             try:
                 match = lookup(segment.text, context=segment.context)
             except DataError as error:

@@ -21,7 +21,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.files import file_sha256, locked, new_file, os_error_as
 from clearhead.files.streams import whole_or_absent
 from clearhead.formats.document import Document
-from clearhead.translation.journal import LONGEST_NAME, Journal, journal_path
+from clearhead.translation.journal import Journal, hidden_path, journal_path
 
 _KEPT = "the changes of a review"
 _WROTE = "wrote"
@@ -126,18 +126,15 @@ class ReviewFiles:
                 f"{self.journal}; put the version of the review back to continue"
             )
 
-    def add(self, change: bytes) -> None:
-        """Write a change into the journal, and wait until it is on disk.
+    def add(self, entry: bytes) -> None:
+        """Write an entry into the journal, and wait until it is on disk.
 
         Args:
-            change: It as JSON.
+            entry: A change, or the checksum of a version, as JSON.
 
         Raises:
             DataError: If it cannot be written.
         """
-        self._add(change)
-
-    def _add(self, entry: bytes) -> None:
         self._journal.add([entry])
         self.is_new = False
 
@@ -152,8 +149,9 @@ class ReviewFiles:
         checksum = hashlib.sha256(data).hexdigest()
         if checksum == self._present:
             return
-        self._next = checksum
-        self._add(json.dumps({_WROTE: checksum}).encode())
+        if checksum != self._next:  # otherwise the journal has it since an attempt that failed
+            self.add(json.dumps({_WROTE: checksum}).encode())
+            self._next = checksum
         with os_error_as(DataError, f"cannot write {self.output}"), whole_or_absent(str(self.output)) as written:
             written.write_bytes(data)
         self._present, self._state = checksum, _state(self.output)
@@ -199,10 +197,7 @@ def open_review(path: str, output: str | None, options: Mapping[str, object]) ->
 
 def _copy_path(document: Path) -> Path:
     """Return the path of the copy of a document: a hidden file with its extension, by which its format is known."""
-    name = f".before-review.{document.name}"
-    if len(os.fsencode(name)) > LONGEST_NAME:
-        name = f".{hashlib.sha256(os.fsencode(name)).hexdigest()}{document.suffix}"
-    return document.with_name(name)
+    return hidden_path(document, f".before-review.{document.name}", ending=document.suffix)
 
 
 def _copy(document: Path, copy: Path) -> None:

@@ -16,6 +16,7 @@ from clearhead.files import locked
 from clearhead.files.streams import whole_or_absent
 from clearhead.formats.document_files import read_document
 from clearhead.text.quality_flags import Flag
+from clearhead.translation import review as module
 from clearhead.translation import review_files
 from clearhead.translation.correction_memory import CorrectionMemory, first_of
 from clearhead.translation.documents import TranslatedSegment
@@ -173,7 +174,9 @@ def test_undo_goes_back_to_the_document_as_it_was_translated(opened, catalogue):
     review.change(0, "eins", "edited", revision(review, 0))
     assert review.text(0) == "eins"
     assert review.state(2) == "edited"
+    assert review.num_done == 2
     assert [review.undo() for _ in range(4)] == [0, 2, 0, None]
+    assert review.num_done == 1
     review.save()
     assert catalogue.read_bytes() == before
     assert review.state(2) == "finished"
@@ -224,6 +227,7 @@ with open_review(sys.argv[1], None, {}) as files:
     assert 'msgstr "eins"' not in catalogue.read_text(encoding="utf-8")  # not yet written
     review = opened(catalogue)
     assert (review.text(0), review.state(0), review.state(4)) == ("eins", "edited", "open")
+    assert review.num_done == 2
     review.save()
     assert 'msgstr "eins"' in catalogue.read_text(encoding="utf-8")
     assert [review.undo(), review.undo()] == [0, None]
@@ -362,6 +366,16 @@ def test_texts_that_no_document_can_have_are_refused(opened, catalogue, text, pr
         review.change(0, text, "edited", 0)
     assert review.check(0, text)["problem"]
     assert review.state(0) == "open"
+
+
+def test_an_invisible_character_that_xml_lacks_is_refused_by_its_name(opened, tmp_path):
+    path = tmp_path / "a.xlf"
+    unit = '<trans-unit id="1"><source>eins</source></trans-unit>'
+    namespace = "urn:oasis:names:tc:xliff:document:1.2"
+    path.write_text(f'<xliff version="1.2" xmlns="{namespace}"><file><body>{unit}</body></file></xliff>', "utf-8")
+    review = opened(path)
+    assert review.refusal(0, "\0") == "its translation holds U+0000, which the format does not have"
+    assert review.refusal(0, "").startswith("a translation cannot be empty")
 
 
 def test_a_character_that_the_encoding_lacks_is_refused_and_the_original_named(opened, catalogue):
@@ -604,10 +618,10 @@ def test_lengths_of_a_unit_count_together(opened, catalogue):
     assert review.flags(1, "zwei %d") == []
 
 
-def test_a_document_is_written_a_while_after_a_change_without_being_asked(opened, catalogue, monkeypatch):
-    from clearhead.translation import review as module
-
-    waited = []
+@pytest.fixture
+def waited(monkeypatch) -> list[float]:
+    """Return the seconds of each timer of a review; `review._timer.call()` ends the last one."""
+    waited: list[float] = []
 
     class Now:
         def __init__(self, seconds, call):
@@ -621,6 +635,10 @@ def test_a_document_is_written_a_while_after_a_change_without_being_asked(opened
             pass
 
     monkeypatch.setattr(module, "Timer", Now)
+    return waited
+
+
+def test_a_document_is_written_a_while_after_a_change_without_being_asked(opened, catalogue, waited):
     review = opened(catalogue)
     accept(review, 0)
     accept(review, 1)
@@ -630,6 +648,34 @@ def test_a_document_is_written_a_while_after_a_change_without_being_asked(opened
     review._seconds = 5.0
     accept(review, 4)
     assert waited[1] > 5.0  # a large document is written less often
+
+
+def test_a_document_that_could_not_be_written_is_written_later_without_another_change(
+    opened, catalogue, waited, monkeypatch
+):
+    review = opened(catalogue)
+    accept(review, 1)
+
+    def full(path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(review_files, "whole_or_absent", full)
+    sizes = []
+    for attempt in (1, 2):
+        review._timer.call()
+        assert (review.is_saved, len(waited)) == (False, attempt + 1)
+        assert "No space left" in review.problem
+        sizes.append(review.files.journal.stat().st_size)
+    assert sizes[0] == sizes[1]  # the journal does not grow with every attempt
+    monkeypatch.setattr(review_files, "whole_or_absent", whole_or_absent)
+    review._timer.call()
+    assert (review.is_saved, review.problem, len(waited)) == (True, None, 3)
+    assert 'msgstr "ZWEI %d"' in catalogue.read_text(encoding="utf-8")
+    accept(review, 4)
+    monkeypatch.setattr(review_files, "whole_or_absent", full)
+    review.close()
+    assert (review.is_saved, len(waited)) == (False, 4)  # of the change; none after the end
+    monkeypatch.setattr(review_files, "whole_or_absent", whole_or_absent)
 
 
 def test_a_change_of_a_large_document_looks_at_its_own_segments_alone(opened, tmp_path, monkeypatch):
