@@ -113,7 +113,7 @@ def _session(
     settings: dict[str, Any],
     languages: tuple[str | None, str | None],
 ) -> Iterator[tuple[Review, dict[str, object]]]:
-    """Translate what is missing, and yield the review and what its page knows; the document is written at the end.
+    """Translate what is missing, and yield the review and the data of its page; the document is written at the end.
 
     Raises:
         ConfigError: If a memory is for other languages, or a setting is impossible.
@@ -139,7 +139,7 @@ def _session(
             session.save()
             if session.problem:
                 raise DataError(session.problem)
-            yield session, _page(session, corrections, languages)
+            yield session, _page(session, languages)
 
 
 def _read(path: str, *, asked: dict[str, Any], is_in_place: bool) -> Document:
@@ -227,21 +227,16 @@ def _translated(
     return translated
 
 
-def _page(
-    session: Review, corrections: CorrectionMemory, languages: tuple[str | None, str | None]
-) -> dict[str, object]:
-    """Return what the page knows at first."""
+def _page(session: Review, languages: tuple[str | None, str | None]) -> dict[str, object]:
+    """Return the data of the page, see `page_response`."""
     from clearhead.text.languages import is_right_to_left
 
     directions = ["rtl" if language and is_right_to_left(language) else "ltr" for language in languages]
     return {
         "name": Path(session.files.path).name,
-        "format": session.document.format,
         "languages": languages,
         "direction": directions,
-        "memory": corrections.path.name,
         "output": str(session.files.output),
-        "writes_notes": session.files.output.suffix.lower() in (".po", ".pot"),
     }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
-from threading import Lock
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -66,15 +67,16 @@ class ReviewServer:
         review: The review.
         translator: The model that is asked for alternatives, links and explanations.
         settings: Fields of `DecodeConfig` for it.
-        page: What the page knows at first, besides `count` and `done`.
+        page: Data of the page as in `page_response`, besides `count` and `done`.
     """
 
     def __init__(
         self, review: Review, translator: Translator, settings: Mapping[str, Any], page: Mapping[str, object]
     ) -> None:
         self._review, self._translator, self._settings, self._page = review, translator, settings, page
-        self._model = Lock()
-        """One question to the model at a time: each uses all cores."""
+        self._model = asyncio.Lock()
+        """One question to the model at a time: each uses all cores. The others wait without a thread of the pool, which
+        saving needs."""
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -101,23 +103,27 @@ class ReviewServer:
         return _json({"done": review.num_done, "count": len(review), **saved})
 
     def segments(self, request: Request) -> Response:
-        """Answer `GET /segments?start=K&count=N&show=open|done|all&find=TEXT`."""
+        """Answer `GET /segments?show=open|done|all&find=TEXT&count=C`, from `start=K` or after a segment: `after=N`."""
         asked = request.query_params
         show = asked.get("show", "all")
         if show not in ("open", "done", "all"):
             raise bad_request("show must be open, done or all")
-        start, count = _number(asked.get("start", "0")), min(_number(asked.get("count", "50")), MOST_SEGMENTS)
-        numbers = self._review.in_state(show, asked.get("find", ""))  # type: ignore[arg-type]
-        segments = [self._review.object(number) for number in numbers[start : start + count]]
-        return _json({"segments": segments, "total": len(numbers), "done": self._review.num_done})
+        review, count = self._review, min(_number(asked.get("count", str(MOST_SEGMENTS))), MOST_SEGMENTS)
+        numbers = review.in_state(show, asked.get("find", ""))  # type: ignore[arg-type]
+        start = _number(asked.get("start", "0"))
+        if "after" in asked:
+            last = review.places[self._known(asked["after"])]
+            start = sum(review.places[number] <= last for number in numbers)
+        segments = [review.object(number) for number in numbers[start : start + count]]
+        return _json({"segments": segments, "start": start, "total": len(numbers), "done": review.num_done})
 
     def segment(self, request: Request) -> Response:
         """Answer `GET /segments/N`."""
-        return _json(self._review.object(self._known(request)))
+        return _json(self._review.object(self._known(request.path_params["number"])))
 
     async def change(self, request: Request) -> Response:
         """Answer `POST /segments/N`."""
-        number, edit = self._known(request), await _read(request, _Edit)
+        number, edit = self._known(request.path_params["number"]), await _read(request, _Edit)
 
         def changed() -> Response:
             try:
@@ -141,42 +147,48 @@ class ReviewServer:
     async def check(self, request: Request) -> Response:
         """Answer `POST /check`."""
         asked = await _read(request, _Check)
-        if asked.number >= len(self._review):
-            raise HTTPError(HTTPStatus.NOT_FOUND, "there is no such segment")
+        self._require_known(asked.number)
         return _json(await run_in_threadpool(self._review.check, asked.number, asked.text))
 
-    def alternatives(self, request: Request) -> Response:
+    async def alternatives(self, request: Request) -> Response:
         """Answer `GET /segments/N/alternatives`."""
-        return _answer(lambda: self._alternatives(self._known(request)))
+        return await self._answer_of_model(request, self._alternatives)
 
     def _alternatives(self, number: int) -> Response:
         source, text = self._review.translated[number].segment.text, self._review.text(number)
-        with self._model:
-            others = segment_alternatives(self._translator, source, NUM_ALTERNATIVES, **self._settings)
-            links = segment_links(self._translator, source, text, **self._settings)
-        return _json(
-            {
-                "text": text,
-                "alternatives": [{"text": one.text, "score": one.score} for one in others],
-                "links": [[*link, 1.0] for link in links],
-            }
-        )
+        others = segment_alternatives(self._translator, source, NUM_ALTERNATIVES, **self._settings)
+        links = segment_links(self._translator, source, text, **self._settings)
+        return _json({"text": text, "alternatives": others, "links": links})
 
-    def inside(self, request: Request) -> Response:
+    async def inside(self, request: Request) -> Response:
         """Answer `GET /segments/N/inside`."""
-        return _answer(lambda: self._inside(self._known(request)))
+        return await self._answer_of_model(request, self._inside)
 
     def _inside(self, number: int) -> Response:
         source, text = self._review.translated[number].segment.text, self._review.text(number)
-        with self._model:
-            page = explain(self._translator, source, text, **self._settings).to_html()
+        page = explain(self._translator, source, text, **self._settings).to_html()
         return HTMLResponse(page, headers=_HEADERS)
 
-    def _known(self, request: Request) -> int:
-        number = _number(request.path_params["number"])
+    async def _answer_of_model(self, request: Request, answer: Callable[[int], Response]) -> Response:
+        """Answer what the model is asked of a segment, unless the client has left before its turn."""
+        number = self._known(request.path_params["number"])
+        async for _ in request.stream():
+            pass  # after the body, the next event can only be the end of the connection
+        async with self._model:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            # Nothing is written here: an error of data is that of the text, such as one over the model's limit.
+            of_data = HTTPStatus.UNPROCESSABLE_ENTITY
+            return await run_in_threadpool(_answer, partial(answer, number), of_data)
+
+    def _known(self, text: str) -> int:
+        number = _number(text)
+        self._require_known(number)
+        return number
+
+    def _require_known(self, number: int) -> None:
         if number >= len(self._review):
             raise HTTPError(HTTPStatus.NOT_FOUND, "there is no such segment")
-        return number
 
 
 def review_app(
@@ -193,10 +205,10 @@ def review_app(
         review: The review.
         translator: As in `ReviewServer`, like the next two.
         settings: Fields of `DecodeConfig`.
-        page: What the page knows at first.
+        page: Data of the page.
         hosts: Names under which it is asked, as `served_hosts` returns them; empty allows all.
     """
-    handlers: Any = {HTTPError: _refused, HTTPException: _not_found, ClientDisconnect: _not_found}
+    handlers: Any = {HTTPError: _refused, HTTPException: _http_error, ClientDisconnect: _http_error}
     app = Starlette(routes=ReviewServer(review, translator, settings, page).routes(), exception_handlers=handlers)
     names = frozenset(host.lower() for host in hosts)
 
@@ -240,8 +252,8 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _answer(call: Callable[[], Response]) -> Response:
-    """Return an answer, or that of an error of ours."""
+def _answer(call: Callable[[], Response], of_data: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE) -> Response:
+    """Return an answer, or that of an error of ours; `of_data` is the status of errors of data."""
     try:
         return call()
     except ChangedOutsideError as error:
@@ -251,7 +263,7 @@ def _answer(call: Callable[[], Response]) -> Response:
     except ConfigError as error:  # such as a model without cross-attention
         return _failed(error, HTTPStatus.BAD_REQUEST)
     except DataError as error:
-        return _failed(error, HTTPStatus.SERVICE_UNAVAILABLE)
+        return _failed(error, of_data)
 
 
 def _json(value: object) -> Response:
@@ -271,5 +283,5 @@ def _refused(request: Request, refusal: HTTPError) -> Response:
     return _error(refusal.message, refusal.status)
 
 
-def _not_found(request: Request, error: HTTPException) -> Response:
+def _http_error(request: Request, error: HTTPException | ClientDisconnect) -> Response:
     return _error(str(getattr(error, "detail", "")), getattr(error, "status_code", HTTPStatus.BAD_REQUEST))

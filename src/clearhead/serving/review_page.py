@@ -16,8 +16,8 @@ def page_response(review: Mapping[str, object]) -> HTMLResponse:
     """Return the page, with the headers under which it loads nothing else, and makes no markup of text.
 
     Args:
-        review: What the page knows at first, in plain types: `name`, `output`, `languages` and `direction` of source
-            and translation, `count` of the segments, how many are `done`.
+        review: Data of the page, in plain types: `name`, `output`, `languages` and `direction` of source and
+            translation, `count` of the segments, how many are `done`.
     """
     parts = _parts()
     policy = content_policy(

@@ -33,6 +33,8 @@ from clearhead.translation.terminology import Terms
 State = Literal["open", "accepted", "edited", "finished"]
 """`open`: to be reviewed. `finished`: the document had a finished translation, and it is unchanged."""
 REVIEWED: Sequence[State] = ("accepted", "edited")
+Origin = Literal["machine", "memory", "repaired", "file"]
+"""Where a translation is from; `repaired`: from the memory, with other numbers or words."""
 
 SECONDS_TO_WRITE = 1.0
 """Seconds after a change until the document is written, and after a failure until it is tried again."""
@@ -129,6 +131,8 @@ class Review:
         weights = [self._order_key(number) for number in range(len(translated))]
         self.order = sorted(range(len(translated)), key=weights.__getitem__)
         """The segments, the most doubtful first."""
+        self.places = sorted(range(len(translated)), key=self.order.__getitem__)
+        """Place of each segment in that order."""
         self._complete_memory()
 
     def __len__(self) -> int:
@@ -398,8 +402,7 @@ class Review:
         is_open = one.status in ("translated", "reused", "left")
         return "open" if is_open or (self.document.keeps_finished and not one.segment.is_finished) else "finished"
 
-    def _origin(self, number: int, text: str) -> str:
-        """Return where a translation is from: the `machine`, a `memory` (`repaired`), or the `file`."""
+    def _origin(self, number: int, text: str) -> Origin:
         translation = self.translated[number].translation
         if translation is None:
             return "file"

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import uvicorn
 from starlette.applications import Starlette
@@ -16,8 +16,9 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from clearhead.serving.review_page import page_response
+from clearhead.translation.review import State
 
-DONE = ("accepted", "edited", "finished")
+DONE = tuple(state for state in get_args(State) if state != "open")
 
 
 def segment(number: int, source: str, text: str, **fields: Any) -> dict[str, Any]:
@@ -40,6 +41,25 @@ def segment(number: int, source: str, text: str, **fields: Any) -> dict[str, Any
     return {"number": number, "source": source, "text": text, **usual, **fields}
 
 
+GAPPED = segment(
+    0,
+    "Öffnen Sie %s im <g1>Menü</g1>.",
+    "Open the <g1>menu.",
+    flags=[{"kind": "placeholders", "meaning": "a code is missing", "severity": "serious", "detail": "%s"}],
+    placeholders=["%s", "<g1>", "</g1>"],
+    terms=[{"source": "Menü", "target": ["menu bar", "menu"], "found": True}],
+    matches=[
+        {
+            "source": "Öffnen Sie %s im <g1>Fenster</g1>.",
+            "target": "Open %s in the <g1>window</g1>.",
+            "similarity": 0.9,
+        },
+        {"source": "Öffnen Sie %s.", "target": "Open %s.", "similarity": 0.55},
+    ],
+    context="src/main.c:12",
+)
+
+
 @dataclass
 class FakeReview:
     """A review in memory, in the order of its segments."""
@@ -54,7 +74,8 @@ class FakeReview:
     """Requests: method and path."""
     refusals: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     """Answers to the next changes, instead of making them."""
-    alternatives: dict[str, Any] = field(default_factory=lambda: {"alternatives": [], "links": []})
+    alternatives: list[str] = field(default_factory=list)
+    links: list[list[int]] = field(default_factory=list)
     problem: str | None = None
 
     @property
@@ -77,9 +98,9 @@ class FakeReview:
         return Starlette(routes=routes)
 
     async def _page(self, _: Request) -> Response:
-        fields = {"name": self.name, "format": "PO", "languages": self.languages, "direction": self.direction}
-        more = {"count": len(self.segments), "done": self.done, "memory": None, "output": f"/a/{self.name}"}
-        return page_response({**fields, **more, "writes_notes": True})
+        fields = {"name": self.name, "languages": self.languages, "direction": self.direction}
+        more = {"count": len(self.segments), "done": self.done, "output": f"/a/{self.name}"}
+        return page_response({**fields, **more})
 
     async def _list(self, request: Request) -> Response:
         query = request.query_params
@@ -91,9 +112,10 @@ class FakeReview:
             for one in self.segments
             if one["state"] in wanted and (text in one["source"].casefold() or text in one["text"].casefold())
         ]
-        start = int(query["start"])
+        before = [one for one in found if one["number"] <= int(query.get("after", -1))]
+        start = int(query.get("start", len(before)))
         shown = found[start : start + int(query["count"])]
-        return JSONResponse({"segments": shown, "total": len(found), "done": self.done})
+        return JSONResponse({"segments": shown, "start": start, "total": len(found), "done": self.done})
 
     async def _one(self, request: Request) -> Response:
         return JSONResponse(self.segments[request.path_params["number"]])
@@ -137,7 +159,8 @@ class FakeReview:
 
     async def _alternatives(self, request: Request) -> Response:
         self.asked.append(f"GET {request.url.path}")
-        return JSONResponse(self.alternatives)
+        text = self.segments[request.path_params["number"]]["text"]
+        return JSONResponse({"text": text, "alternatives": self.alternatives, "links": self.links})
 
     async def _status(self, _: Request) -> Response:
         return JSONResponse(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from fake_review import FakeReview, segment, served_review
+from fake_review import GAPPED, FakeReview, segment, served_review
 from playwright.sync_api import Locator, Page, expect
 
 from browsers import listen, serious
@@ -20,23 +20,6 @@ AT_ONCE = (
 )
 """Texts are checked and alternatives asked for at once; the server is asked again when the page is told to."""
 HOSTILE = "<img src=x onerror=alert(1)></script><b>$name"
-GAPPED = segment(
-    0,
-    "Öffnen Sie %s im <g1>Menü</g1>.",
-    "Open the <g1>menu.",
-    flags=[{"kind": "placeholders", "meaning": "a code is missing", "severity": "serious", "detail": "%s"}],
-    placeholders=["%s", "<g1>", "</g1>"],
-    terms=[{"source": "Menü", "target": ["menu bar", "menu"], "found": True}],
-    matches=[
-        {
-            "source": "Öffnen Sie %s im <g1>Fenster</g1>.",
-            "target": "Open %s in the <g1>window</g1>.",
-            "similarity": 0.9,
-        },
-        {"source": "Öffnen Sie %s.", "target": "Open %s.", "similarity": 0.55},
-    ],
-    context="src/main.c:12",
-)
 
 
 @pytest.fixture
@@ -81,7 +64,6 @@ def state(review: FakeReview, number: int) -> tuple[str, str]:
 
 def idle(page: Page, review: FakeReview, number: int, wanted: tuple[str, str]) -> None:
     """Wait until the server has a segment as wanted."""
-    page.wait_for_function("() => true")
     for _ in range(600):
         if state(review, number) == wanted:
             return
@@ -194,8 +176,7 @@ def test_terms_and_placeholders_are_checked_as_one_types(open_page):
 def test_alternatives_and_links_come_on_demand_and_links_go_with_an_edit(open_page, review):
     source, text = "🐶 Hund läuft", "the 🐶 runs"
     review.segments[0] = segment(0, source, text, file="a dog ran")
-    links = [[[0, 1], [4, 5], 0.9], [[2, 6], [0, 3], 0.4], [[7, 12], [6, 10], 0.8]]  # in characters, not in UTF-16
-    review.alternatives = {"alternatives": [{"text": "a dog runs", "score": -2.0}], "links": links, "text": text}
+    review.alternatives, review.links = ["a dog runs"], [[0, 1], [1, 0], [2, 2]]
     page = open_page()
     expect(page.locator("#suggestions .suggested")).to_have_text(["a dog ran", "a dog runs", source])
     expect(page.locator("#mirror .word")).to_have_count(3)
@@ -354,7 +335,7 @@ def test_texts_of_a_document_are_never_markup(open_page, review):
     term = {"source": HOSTILE, "target": [HOSTILE], "found": False}
     review.segments = [segment(number, HOSTILE, HOSTILE, terms=[term], **fields) for number in range(2)]
     review.name = HOSTILE
-    review.alternatives = {"alternatives": [{"text": f"2{HOSTILE}", "score": 0.0}], "links": [[[0, 4], [0, 4], 1.0]]}
+    review.alternatives, review.links = [f"2{HOSTILE}"], [[0, 0]]
     page = open_page()
     expect(page.locator("#suggestions .suggested")).to_have_text([f"1{HOSTILE}", f"2{HOSTILE}", HOSTILE])
     review.refusals = [(422, {"error": HOSTILE})]

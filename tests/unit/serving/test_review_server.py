@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import signal
 import sqlite3
+import threading
 from pathlib import Path
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document_files import read_document
 from clearhead.serving import review as module
 from clearhead.serving.review import review_app
@@ -27,6 +29,7 @@ from processes import start as start_process
 
 HEAD = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 CATALOGUE = HEAD + "".join(f'msgid "Hund {n}"\nmsgstr "{"dog 2" * (n == 2)}"\n\n' for n in range(5))
+SECONDS_TO_ANSWER = 120.0
 LOCAL = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
 
 
@@ -85,10 +88,13 @@ def model() -> Model:
 
 
 @pytest.fixture
-def client(review, model):
-    page = {"name": "messages.po", "format": "gettext catalogue", "languages": ("de", None)}
-    page |= {"direction": ("ltr", "ltr"), "memory": None, "output": "messages.po", "writes_notes": True}
-    app = review_app(review, model, {"target_lang": "en"}, page, hosts=["localhost", "127.0.0.1"])
+def app(review, model):
+    page = {"name": "messages.po", "languages": ("de", None), "direction": ("ltr", "ltr"), "output": "messages.po"}
+    return review_app(review, model, {"target_lang": "en"}, page, hosts=["localhost", "127.0.0.1"])
+
+
+@pytest.fixture
+def client(app):
     return TestClient(app, base_url="http://localhost", headers=LOCAL)
 
 
@@ -106,13 +112,18 @@ def test_the_page_knows_the_review_and_loads_nothing_else(client):
 def test_segments_come_in_order_page_by_page(client):
     answer = client.get("/segments", params={"start": 1, "count": 2, "show": "open"}).json()
     assert [one["number"] for one in answer["segments"]] == [1, 3]
-    assert (answer["total"], answer["done"]) == (4, 1)
+    assert (answer["start"], answer["total"], answer["done"]) == (1, 4, 1)
+    after = client.get("/segments", params={"after": 1, "show": "open"}).json()
+    assert ([one["number"] for one in after["segments"]], after["start"]) == ([3, 4], 2)
     assert [one["number"] for one in client.get("/segments?show=done").json()["segments"]] == [2]
     for text, numbers in (("HUND 3", [3]), ("dog", [2]), ("cat", [])):  # in a source, in a translation
         found = client.get("/segments", params={"show": "all", "find": text}).json()
         assert ([one["number"] for one in found["segments"]], found["total"]) == (numbers, len(numbers))
     assert len(client.get("/segments").json()["segments"]) == 5
     assert client.get("/segments?start=99").json()["segments"] == []
+    edit(client, 3, "dog 3")
+    after = client.get("/segments", params={"after": 3, "show": "open"}).json()  # done meanwhile
+    assert ([one["number"] for one in after["segments"]], after["start"]) == ([4], 2)
 
 
 def test_a_segment_has_all_that_the_page_shows(client):
@@ -187,8 +198,8 @@ def test_alternatives_and_links_are_those_of_the_model(client, model):
     answer = client.get("/segments/1/alternatives").json()
     assert answer == {
         "text": "HUND 1",
-        "alternatives": [{"text": "HUND 1", "score": -1.0}, {"text": "Hund 1", "score": -2.0}],
-        "links": [[[0, 4], [5, 6], 1.0], [[5, 6], [0, 4], 1.0]],
+        "alternatives": ["HUND 1", "Hund 1"],
+        "links": [[0, 1], [1, 0]],
     }
     assert model.asked[1] == {"num_best": 5, "beam_size": 5, "target_lang": "en"}
     assert client.get("/segments/4/alternatives").json()["links"] == []
@@ -207,6 +218,59 @@ def test_the_inside_of_a_segment_is_a_page(client, monkeypatch):
     assert (answer.text, asked) == ("<p>inside</p>", [("Hund 1", "HUND 1", {"target_lang": "en"})])
 
 
+def test_a_text_over_the_limit_of_the_model_has_no_inside(client, monkeypatch):
+    def too_long(*texts, **settings):
+        raise DataError("line 1: 9 tokens; the model reads 8")
+
+    monkeypatch.setattr(module, "explain", too_long)
+    answer = client.get("/segments/1/inside")
+    assert (answer.status_code, answer.json()) == (422, {"error": "line 1: 9 tokens; the model reads 8"})
+
+
+def test_requests_that_wait_for_the_model_keep_no_change_waiting_and_end_with_their_client(app, model):
+    released, num_asked = threading.Event(), 2 * 40  # the pool has 40 threads
+    translate = model.translate
+
+    def slow(*arguments, **settings):
+        assert released.wait(SECONDS_TO_ANSWER)
+        return translate(*arguments, **settings)
+
+    model.translate = slow
+
+    async def ask() -> tuple[int, list[int]]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=LOCAL) as client:
+            waiting = [asyncio.create_task(client.get("/segments/1/alternatives")) for _ in range(num_asked)]
+            while not model.asked:
+                await asyncio.sleep(0.01)
+            body = {"text": "dog 0", "state": "edited", "revision": 0}
+            changed = await asyncio.wait_for(client.post("/segments/0", json=body), SECONDS_TO_ANSWER / 2)
+            released.set()
+            return changed.status_code, [answer.status_code for answer in await asyncio.gather(*waiting)]
+
+    assert asyncio.run(ask()) == (200, [200] * num_asked)
+
+
+def test_the_model_is_not_asked_for_a_client_that_has_left(app, model):
+    async def ask() -> list[dict]:
+        events = iter([{"type": "http.request", "body": b""}, {"type": "http.disconnect"}])
+        sent = []
+
+        async def receive() -> dict:
+            return next(events)
+
+        async def send(message: dict) -> None:
+            sent.append(message)
+
+        path, headers = "/segments/1/alternatives", [(b"host", b"localhost")]
+        scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
+        await app({**scope, "headers": headers, "http_version": "1.1", "scheme": "http"}, receive, send)
+        return sent
+
+    assert asyncio.run(ask())[0]["status"] == 400
+    assert model.asked == []
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -217,6 +281,7 @@ def test_the_inside_of_a_segment_is_a_page(client, monkeypatch):
         ("/segments/1/nothing", 404),
         ("/segments?start=x", 400),
         ("/segments?show=some", 400),
+        ("/segments?after=5", 404),
         ("/none", 404),
         ("/undo", 405),
     ],

@@ -18,9 +18,15 @@ const CHECK_PAUSE = 250;
 const REST = 500;
 /** Maximum characters of a text whose words are marked. */
 const MOST_MARKED = 20_000;
-
 /** Maximum characters of the texts before and after. */
 const MOST_NEARBY = 300;
+/** What is said of the origin of a translation. */
+const ORIGINS = {
+  machine: "",
+  memory: "from the memory",
+  repaired: "from the memory, repaired",
+  file: "from the file",
+};
 
 const plainLine = (text) => make("span", { class: "line" }, ...(text.length > MOST_MARKED ? [text] : partsOf(text)));
 
@@ -84,7 +90,7 @@ export class Editor {
     this.#field.focus();
   }
 
-  /** Shows a segment; `draft` is the text typed for it, and `undone` one that an undo took back, null for none. */
+  /** Shows a segment; `draft` is the text typed for it, and `undone` the one before an undo, null for none. */
   open(segment, draft, undone) {
     this.close();
     this.#segment = segment;
@@ -92,9 +98,8 @@ export class Editor {
     const text = draft ?? segment.text;
     if (this.text !== text) this.#field.value = text; // otherwise the cursor stays where it is
     const { place, state, origin, quality, score_per_token: score, context } = segment;
-    const of = { memory: "from the memory", repaired: "from the memory, repaired", file: "from the file", machine: "" }[origin];
     const measures = [quality !== null && `quality ${fixed(quality, 2)}`, score !== null && `score per token ${fixed(score, 2)}`];
-    byId("where").textContent = [place, nameOfState(state), of, ...measures].filter(Boolean).join(" · ");
+    byId("where").textContent = [place, nameOfState(state), ORIGINS[origin], ...measures].filter(Boolean).join(" · ");
     byId("context").textContent = context ?? "";
     byId("context").hidden = !context;
     this.#linked = null;
@@ -138,7 +143,7 @@ export class Editor {
 
   #put(text) {
     this.#field.focus();
-    // The only way of writing into a field that its own undo knows.
+    // No other way of writing into a field can be undone there.
     if (!document.execCommand(text === "" ? "delete" : "insertText", false, text)) {
       this.#field.setRangeText(text, this.#field.selectionStart, this.#field.selectionEnd, "end");
       this.#field.dispatchEvent(new Event("input"));
@@ -194,10 +199,10 @@ export class Editor {
     const { signal } = this.#controller;
     const segment = this.#segment;
     try {
-      const { alternatives, links, text = segment.text } = await alternativesOf(segment.number, signal);
+      const { alternatives, links, text } = await alternativesOf(segment.number, signal);
       if (signal.aborted) return;
       this.#suggestions.show(segment, this.#undone, alternatives);
-      this.#linked = { source: segment.source, text, links: pairsOfWords(segment.source, text, links) };
+      this.#linked = { source: segment.source, text, links };
       this.#layOut();
     } catch (error) {
       if (!signal.aborted && !(error instanceof Refused)) throw error;
@@ -232,26 +237,4 @@ export class Editor {
     const word = wordsOf(this.text).findIndex(([start, end]) => start <= at && at <= end);
     this.#linking.point("target", word < 0 ? null : [0, word]);
   }
-}
-
-/** Links as pairs of numbers of words, from links of stretches [start, end] in characters. */
-function pairsOfWords(source, text, links) {
-  const sides = [source, text].map((one) => {
-    const words = wordsOf(one);
-    const places = placesOf(one);
-    return ([start, end]) => words.flatMap(([from, to], number) => (from < places(end) && places(start) < to ? [number] : []));
-  });
-  return links.flatMap(([from, to]) => sides[0](from).flatMap((word) => sides[1](to).map((other) => [word, other])));
-}
-
-/** Returns a function from the number of a character, where a surrogate pair is one, to its place in a text. */
-function placesOf(text) {
-  if (!/[\ud800-\udbff]/.test(text)) return (place) => place;
-  const places = [];
-  let at = 0;
-  for (const character of text) {
-    places.push(at);
-    at += character.length;
-  }
-  return (place) => places[place] ?? text.length;
 }

@@ -17,6 +17,7 @@ import { listenToReviewKeys } from "./shortcuts.js";
 
 /** Number of segments that are shown at once. */
 const PAGE = 50;
+const BEGINNING = { start: 0 };
 
 const review = JSON.parse(byId("review").textContent);
 const drafts = new Drafts(review.output);
@@ -46,13 +47,7 @@ let waiting = null;
 /** What the message is about: `lost`, `problem`, or `notice`, which goes with the next step; null for no message. */
 let said = null;
 
-/** Whether a segment is one of those that the filter shows. */
-function isShown({ state, source, text }) {
-  const isFound = [source, text].some((one) => one.toLowerCase().includes(filter.find.toLowerCase()));
-  return isFound && (filter.show === "all" || (state === "open") === (filter.show === "open"));
-}
-
-/** Loads the segments from a place in the order on; activates the last if `isBackward`, else the first. */
+/** Loads segments, see `segmentsFrom`; activates the last if `isBackward`, else the first. */
 async function load(from, isBackward = false) {
   const isTyping = editor.isTyping;
   const own = { from, isBackward };
@@ -70,12 +65,12 @@ async function load(from, isBackward = false) {
   waiting = null;
   settle();
   const { segments } = answer;
-  if (segments.length === 0 && answer.total > 0 && from > 0) {
-    await load(0);
+  if (segments.length === 0 && answer.total > 0 && answer.start > 0) {
+    await load(BEGINNING);
     tell("That was the last one; from the beginning again.");
     return;
   }
-  [start, total] = [from, answer.total];
+  ({ start, total } = answer);
   editor.close();
   extra.clear();
   segments.forEach(({ number, revision }) => revisions.set(number, revision));
@@ -89,7 +84,8 @@ async function load(from, isBackward = false) {
 
 function layOutPages(count) {
   const none = { open: "All segments are done.", done: "No segment is done yet.", all: "This document has nothing to translate." };
-  byId("none").textContent = filter.find === "" ? none[filter.show] : "No segment of these has this text.";
+  const why = filter.find === "" ? none[filter.show] : "No segment of these has this text.";
+  byId("none").textContent = count > 0 ? "" : why;
   byId("none").hidden = count > 0;
   byId("range").textContent = count === 0 ? "" : `${start + 1}–${start + count} of ${total.toLocaleString("en")}`;
   byId("page-before").hidden = start === 0;
@@ -130,23 +126,24 @@ function go(step) {
   const number = list.beside(step);
   if (number !== null) activate(number, editor.isTyping);
   else if (step > 0) void nextPage();
-  else if (start > 0) void load(Math.max(0, start - PAGE), true);
+  else if (start > 0) void load(pageBefore(), true);
 }
 
-/** Goes on to the next segment that is to do; to the next one if all are shown. */
-function goOn() {
+/** Activates the next segment that is to do; the next one if others are shown. */
+function toNext() {
   const number = list.beside(1, ({ state }) => filter.show !== "open" || state === "open");
   if (number !== null) activate(number, editor.isTyping);
   else void nextPage();
 }
 
 function nextPage() {
-  // What was done since this page was loaded is no longer before the next one.
-  const left = list.segments.filter((segment) => isShown(segment) && !extra.has(segment.number));
-  return load(start + left.length);
+  const last = list.segments.findLast(({ number }) => !extra.has(number));
+  return load(last === undefined ? BEGINNING : { after: last.number });
 }
 
-/** Saves what is in the field, and goes on. */
+const pageBefore = () => ({ start: Math.max(0, start - PAGE) });
+
+/** Accepts what is in the field, and moves to the next segment. */
 function accept() {
   const segment = list.segmentOf(list.active);
   if (segment === undefined) return;
@@ -154,10 +151,10 @@ function accept() {
   const isChanged = text !== segment.text || problems.has(segment.number);
   const isOwn = text === segment.machine || (!isChanged && segment.state === "open");
   if (isChanged || segment.state === "open") save(segment, text, isOwn ? "accepted" : "edited");
-  goOn();
+  toNext();
 }
 
-/** Saves what is in the field, still to do, and goes on. */
+/** Saves what is in the field, still to do, and moves to the next segment. */
 function keepForLater() {
   const segment = list.segmentOf(list.active);
   if (segment === undefined) return;
@@ -314,14 +311,14 @@ async function again() {
 function choose(show) {
   filter.show = show;
   byId(`show-${show}`).checked = true;
-  void load(0);
+  void load(BEGINNING);
 }
 
 function find(text) {
   if (text === filter.find) return;
   filter.find = text;
   byId("find").value = text;
-  void load(0);
+  void load(BEGINNING);
 }
 
 /** Leaves the field; that of a text to find is emptied. */
@@ -363,7 +360,7 @@ for (const [id, action] of Object.entries({
   "shortcuts-open": actions.showShortcuts,
   before: actions.previous,
   after: actions.next,
-  "page-before": () => load(Math.max(0, start - PAGE)),
+  "page-before": () => load(pageBefore()),
   "page-after": nextPage,
 })) {
   byId(id).addEventListener("click", () => void action());
@@ -373,4 +370,4 @@ byId("find").addEventListener("search", () => find(byId("find").value)); // it w
 for (const what of ["open", "done", "all"]) byId(`show-${what}`).addEventListener("change", () => choose(what));
 addEventListener("beforeunload", (event) => changes.count > 0 && event.preventDefault());
 progress.unsaved = drafts.numbers.length;
-void load(0);
+void load(BEGINNING);

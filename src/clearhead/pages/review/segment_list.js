@@ -13,7 +13,7 @@ const STATES = {
 };
 
 /** Name of a state. */
-export const nameOfState = (state) => STATES[state]?.[1] ?? state;
+export const nameOfState = (state) => STATES[state][1];
 
 /** Sets the direction and the language of an element with a text of one side: 0 the source, 1 the translation. */
 export function setSide(element, { direction, languages }, side) {
@@ -118,7 +118,7 @@ export class SegmentList {
   }
 
   #parts({ state, source, text, flags, quality, origin, place }, mark) {
-    const [sign, name] = STATES[state] ?? ["○", state];
+    const [sign, name] = STATES[state];
     const side = (of, number) => {
       const element = make("span", { class: "text" }, of.length > MOST_IN_A_ROW ? `${of.slice(0, MOST_IN_A_ROW)} …` : of);
       setSide(element, this.#review, number);

@@ -4,9 +4,12 @@ import { ask, json, reached } from "../translate/request.js";
 
 const answerTo = async (path, options) => reached((await ask(path, options)).json());
 
-/** Segments from a place in the order on, and the counts; `show` is `open`, `done` or `all`, and `find` a text they have. */
-export const segmentsFrom = (start, count, { show, find }) =>
-  answerTo(`segments?${new URLSearchParams({ start: String(start), count: String(count), show, ...(find && { find }) })}`);
+/**
+ * Segments, the place of the first, and the counts. `from` is that place, {start}, or {after}, the number of a segment;
+ * `show` is `open`, `done` or `all`, and `find` a text they have.
+ */
+export const segmentsFrom = (from, count, { show, find }) =>
+  answerTo(`segments?${new URLSearchParams({ ...from, count, show, ...(find && { find }) })}`);
 
 export const segmentAt = (number, signal) => answerTo(`segments/${number}`, { signal });
 

@@ -24,8 +24,8 @@ export class Suggestions {
   }
 
   /**
-   * Shows the suggestions for a segment, and those of `alternatives` after them, so that numbers stay. `undone` is a text
-   * that an undo took back, or null.
+   * Shows the suggestions for a segment, and those of `alternatives` after them, so that numbers stay. `undone` is the
+   * text before an undo, or null.
    */
   show(segment, undone, alternatives = []) {
     this.#segment = segment;
@@ -35,7 +35,7 @@ export class Suggestions {
       ...segment.matches.map(({ target, source, similarity }) => ({ text: target, from: wholePercent(similarity), source })),
       ...own,
       ...(segment.file === null ? [] : [{ text: segment.file, from: "document" }]),
-      ...alternatives.map(({ text }) => ({ text, from: "alternative" })),
+      ...alternatives.map((text) => ({ text, from: "alternative" })),
     ];
     const isFirst = ({ text }, place) => text !== segment.text && all.findIndex((one) => one.text === text) === place;
     const shown = all.filter(isFirst).slice(0, MOST_SUGGESTIONS);
