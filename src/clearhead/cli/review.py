@@ -135,7 +135,7 @@ def _session(
         found = [corrected, *([memory] if memory else [])]
         translated = _translated(translator, document, files, found, arguments)
         given: dict[str, Any] = {"terms": arguments.get("terms"), "memory": memory, "corrections": corrections}
-        with closing(Review(files, document, translated, **given)) as session:
+        with _reporting_interruption(files), closing(Review(files, document, translated, **given)) as session:
             session.save()
             if session.problem:
                 raise DataError(session.problem)
@@ -238,6 +238,16 @@ def _page(session: Review, languages: tuple[str | None, str | None]) -> dict[str
         "direction": directions,
         "output": str(session.files.output),
     }
+
+
+@contextmanager
+def _reporting_interruption(files: ReviewFiles) -> Iterator[None]:
+    """Report where the changes are if the end of a review is interrupted, such as by a second Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        notice(f"{files.output} may lack the last changes; the same command continues from {files.journal}")
+        raise
 
 
 def _wait() -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from clearhead.cli import main
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document_files import read_document
 from clearhead.serving import review as module
@@ -393,6 +395,18 @@ def test_a_review_from_start_to_end(started, catalogue, tmp_path):
     assert {path.name for path in tmp_path.iterdir() if path.name.startswith(".")} == {
         "..messages.po.review.jsonl.lock"
     }
+
+
+def test_an_interrupted_end_says_where_the_changes_are(catalogue, models, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("clearhead.cli.review._wait", interrupted)
+    ended = CliRunner().invoke(main.app, ["review", str(catalogue), str(models["de-en"]), "--port", "0"])
+    assert ended.exit_code == 130
+    journal = catalogue.with_name(".messages.po.review.jsonl")
+    assert f"{catalogue} may lack the last changes; the same command continues from {journal}" in ended.stderr
+    assert journal.exists()
 
 
 def test_a_document_of_one_language_needs_an_output(started, tmp_path):
