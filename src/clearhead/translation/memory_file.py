@@ -229,15 +229,15 @@ class MemoryFile:
             write("DELETE FROM pairs WHERE id = ?", (pair,))
             if write("SELECT 1 FROM pairs WHERE source = ?", (number,)).fetchone() is None:
                 write("DELETE FROM sources WHERE id = ?", (number,))
-                words = [self._new_number(word) for word in _words(comparable(source))]
-                its_words = f"word IN ({_marks(words)})"
-                write(f"DELETE FROM first_words WHERE source = ? AND {its_words}", (number, *words))
-                lists = write(f"SELECT * FROM source_lists WHERE length = ? AND {its_words}", (len(words), *words))
-                for *where, sources in lists.fetchall():
-                    kept = np.frombuffer(sources, dtype=np.int32)
-                    kept = kept[kept != number]
-                    if kept.nbytes < len(sources):
-                        write("REPLACE INTO source_lists VALUES (?, ?, ?, ?)", (*where, kept.tobytes()))
+                words = _words(comparable(source))
+                for entries in ((self._new_number(word), len(words)) for word in words):
+                    write("DELETE FROM first_words WHERE word = ? AND length = ? AND source = ?", (*entries, number))
+                    lists = write("SELECT * FROM source_lists WHERE word = ? AND length = ?", entries)
+                    for *where, sources in lists.fetchall():
+                        kept = np.frombuffer(sources, dtype=np.int32)
+                        kept = kept[kept != number]
+                        if kept.nbytes < len(sources):
+                            write("REPLACE INTO source_lists VALUES (?, ?, ?, ?)", (*where, kept.tobytes()))
                 self._count -= 1
 
     def _pair(self, source: str, target: str, context: str | None) -> int | None:

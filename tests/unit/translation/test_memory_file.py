@@ -94,6 +94,18 @@ def test_removed_pairs_are_found_no_more_and_their_numbers_used_again(tmp_path):
     file.close()
 
 
+def test_a_pair_with_more_words_than_a_statement_of_sqlite_takes_is_removed(tmp_path):
+    long = " ".join(f"w{number}" for number in range(11))
+    write_memory(str(tmp_path / "m.sqlite"), [(long, "a", None), ("w7 w5", "b", None)], (None, None))
+    file = MemoryFile(tmp_path / "m.sqlite")
+    file._database.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 5)
+    for _ in range(2):  # of the lists with which the file was made, and of what was added
+        file.remove(long, "a")
+        assert (file.exact(long), len(file), file.exact("w7 w5").target) == (None, 1, "b")
+        file.add(long, "a")
+    file.close()
+
+
 def test_exact_and_similar_matches_of_a_file(path):
     memory = load_memory([path], from_lang="en-GB", to_lang="de")
     assert memory.match("Open the file.\n") == MemoryMatch("Open the file.", "Öffnen Sie die Datei.", 1.0, True)
