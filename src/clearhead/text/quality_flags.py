@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, Self
 from clearhead.text.languages import script_of
 from clearhead.text.line_statistics import LineStatistics, is_copied, length_ratio, letter_case
 from clearhead.text.lines import first_few
+from clearhead.text.number_differences import invented_numbers, missing_numbers
 from clearhead.text.placeholder_masking import Unit, units_of, without_signs
 from clearhead.text.placeholders import (
     LOCALIZED_KINDS,
@@ -88,20 +89,8 @@ REPEATED = re.compile(rf"(.)\1{{11,}}|(..)\2{{5,}}|(.{{3,{LONGEST_UNIT}}}?)\3{{3
 REPEATED_A_LITTLE = re.compile(rf"(.)\1{{2,}}|(..)\2{{2,}}|(.{{3,{LONGEST_UNIT}}}?)\3+", re.DOTALL)
 """Repetition in a source, which its translation may repeat too. Doubled letters are spelling."""
 
-LARGEST_SPELLED = 31
-"""Largest number that may become a word, an hour of the other clock or the name of a month; see `missing_numbers`."""
-
 MOST_SHOWN = 5
 """Findings listed in a flag."""
-
-_DIGITS = re.compile(r"\d+")
-NUMBER = re.compile(r"\d+(?:[.,:/'’ \u00a0\u2007\u2009\u202f\u066b\u066c\uff0c\uff0e-]\d+)*")  # in any script
-MOST_RUNS = 5
-"""Runs of digits in a number at most: 1.000.000.000,50 has five."""
-MOST_DECIMALS = 2
-"""Decimals of a number at most; three digits are thousands."""
-GROUP = 3
-"""Digits in a group of a large number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +101,6 @@ class Flag:
     """A key of `KINDS`."""
     detail: str
     """What was found, such as the missing numbers."""
-
-
-class _Number(NamedTuple):
-    """A number in a text."""
-
-    text: str
-    runs: list[str]
-    """Its runs of digits, in ASCII: `1.250,5` has three."""
 
 
 class SeenInTraining(NamedTuple):
@@ -197,48 +178,6 @@ def repeated_unit(text: str) -> tuple[str, int]:
     if match is None:
         return "", 0
     return match[match.lastindex or 0], _times(match)
-
-
-def missing_numbers(source: str, text: str) -> list[str]:
-    """Return the numbers of a source that are missing in its translation, as written in the source.
-
-    Only digits are compared: `1,250.5`, `1.250,50` and `1250.5` are the same number, in any script, and `3.5.2016` and
-    `2016-05-03` are the same three. A number up to 31 is missing only if the translation has another number that the
-    source does not have. Otherwise it may have become a word, the name of a month or, less 12, an hour of the
-    afternoon.
-
-    >>> missing_numbers("1.250 Hunde am 3. Mai 2016", "1,250 dogs on May 3, 2018")
-    ['2016']
-    >>> missing_numbers("1.250 Hunde am 3.5.2016", "1 dog on May 3, 2018")
-    ['1.250', '3.5.2016']
-    >>> missing_numbers("12 Hunde um 20 Uhr", "twelve dogs at 8 pm")
-    []
-    >>> missing_numbers("Zug 7", "train 9")
-    ['7']
-    """
-    read, written = _numbers(source), _numbers(text)
-    missing = _absent(read, written)
-    if any(map(_is_large, missing)):
-        return list(dict.fromkeys(missing.values()))
-    added = _absent(written, read)
-    hours = {(a, b) for a in missing for b in added if not _is_large(b) and abs(_value(a) - _value(b)) == 12}
-    if not added.keys() - {hour for _, hour in hours}:
-        return []
-    return list(dict.fromkeys(text for run, text in missing.items() if run not in {hour for hour, _ in hours}))
-
-
-def invented_numbers(source: str, text: str) -> list[str]:
-    """Return the numbers above 31 of a translation that its source does not have, as written in the translation.
-
-    They are compared as in `missing_numbers`. A source may have one in words.
-
-    >>> invented_numbers("Der Zug hat 1.250 Plätze.", "The train of 2016 has 1,250 seats.")
-    ['2016']
-    >>> invented_numbers("zwölf Hunde", "12 dogs")
-    []
-    """
-    added = _absent(_numbers(text), _numbers(source))
-    return list(dict.fromkeys(number for run, number in added.items() if _is_large(run)))
 
 
 def missing_placeholders(source: str, text: str) -> list[str]:
@@ -408,63 +347,6 @@ def _numbers_detail(missing: Sequence[str], invented: Sequence[str]) -> str:
     return "; ".join(details)
 
 
-def _numbers(text: str) -> list[_Number]:
-    """Return the numbers of a text; runs of digits joined by one separator are one number, as `1.250,5` and dates."""
-    numbers = [_Number(number, _DIGITS.findall(number)) for number in NUMBER.findall(text)]
-    if text.isascii():
-        return numbers
-    return [
-        _Number(number, ["".join(str(unicodedata.decimal(digit)) for digit in run) for run in runs])
-        for number, runs in numbers
-    ]
-
-
-def _is_large(run: str) -> bool:
-    return len(run) >= GROUP or _value(run) > LARGEST_SPELLED
-
-
-def _value(run: str) -> int:
-    return int(run or "0")
-
-
-def _absent(numbers: Sequence[_Number], others: Sequence[_Number]) -> dict[str, str]:
-    """Return the digit runs of numbers that other numbers do not have, alone or joined with neighbouring runs.
-
-    Each run is mapped to its number. Trailing groups of zeros do not match alone: 5,000,000 is not 5,000.
-    """
-    joined = {
-        _joined(runs, start, end)
-        for _, runs in others
-        for start in range(len(runs))
-        if start == 0 or runs[start] != "0" * GROUP
-        for end in range(start + 1, min(start + MOST_RUNS, len(runs)) + 1)
-    }
-    amounts = {_amount(runs) for _, runs in others}
-    absent: dict[str, str] = {}
-    for number, runs in numbers:
-        start = len(runs) if _amount(runs) in amounts else 0
-        while start < len(runs):
-            ends = range(min(start + MOST_RUNS, len(runs)), start, -1)
-            end_of_number = next((end for end in ends if _joined(runs, start, end) in joined), None)
-            if end_of_number is None:
-                absent.setdefault(_joined(runs, start, start + 1), number)
-            start = end_of_number or start + 1
-    return absent
-
-
-def _joined(runs: Sequence[str], start: int, end: int) -> str:
-    """Return the digits of some runs without meaningless leading zeros; those of `1,000` are kept."""
-    digits = "".join(runs[start:end])
-    return digits if start > 0 and len(runs[start]) == GROUP else digits.lstrip("0")
-
-
-def _amount(runs: Sequence[str]) -> tuple[str, str]:
-    """Return the digits before and after the decimal sign, without trailing zeros: `1.50` is `1.5`."""
-    has_decimals = len(runs) > 1 and len(runs[-1]) <= MOST_DECIMALS
-    whole, decimals = (runs[:-1], runs[-1]) if has_decimals else (runs, "")
-    return "".join(whole).lstrip("0"), decimals.rstrip("0")
-
-
 def placeholders_of(text: str) -> Iterator[str]:
     """Yield the placeholders of a text, tags without their attributes."""
     for match in find_placeholders(text):
@@ -482,12 +364,12 @@ def placeholders_kept(source: str, text: str) -> dict[str, bool]:
 
 
 def flags_of_text(source: str, text: str, statistics: LineStatistics | None = None) -> list[Flag]:
-    """Return what looks wrong with a translation from both texts, whoever wrote it.
+    """Return the flags of a translation that need only the two texts, such as of one written by a person.
 
     Args:
         source: The source.
         text: Its translation.
-        statistics: Statistics of training lines, which tell whether copies are usual.
+        statistics: Statistics of training lines; without them copies count as unusual.
 
     >>> flags_of_text("%d of 40 files", "%d Dateien")
     [Flag(kind='numbers', detail='40')]

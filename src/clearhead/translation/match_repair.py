@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.text.languages import plural_forms
+from clearhead.text.number_differences import GROUP, NUMBER, invented_numbers, missing_numbers
 from clearhead.text.placeholders import find_placeholders
-from clearhead.text.quality_flags import GROUP, NUMBER, invented_numbers, missing_numbers, missing_placeholders
+from clearhead.text.quality_flags import missing_placeholders
 from clearhead.text.word_links import Link, Span, parts_of_words
 from clearhead.translation.result import MemoryMatch
 from clearhead.translation.terminology import Terms, forms_in, term_words

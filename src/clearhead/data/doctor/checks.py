@@ -32,8 +32,9 @@ from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.mojibake import garbled
 from clearhead.formats import SentencePair
 from clearhead.text.line_statistics import RATIO_FLOOR
+from clearhead.text.number_differences import missing_numbers
 from clearhead.text.placeholders import words_alone
-from clearhead.text.quality_flags import missing_numbers, missing_placeholders
+from clearhead.text.quality_flags import missing_placeholders
 
 USUAL_SCRIPT = 0.02
 """Least share of a side's letters for a script to count as usual on that side."""

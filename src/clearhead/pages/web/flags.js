@@ -1,4 +1,4 @@
-// What looks wrong with a translation: text/quality_flags.py.
+// Quality flags of a translation: text/quality_flags.py, and number_differences.py beside it.
 //
 // Left out: the syntax of ICU messages with branches (`{n, plural, ..}`), whose other placeholders are compared, and
 // tags placed by word alignment (`placed_markup`), which a page does not do.
