@@ -105,7 +105,7 @@ def _served(words: Sequence[str], directory: Path, ready: str) -> Iterator[str]:
     Args:
         words: The command, without the port.
         directory: Where it runs.
-        ready: Pattern of what it writes when it is ready, whose group is the address.
+        ready: Pattern of the message on stderr that it is ready; its group is the address.
     """
     command = [sys.executable, "-m", "clearhead", *words, "--port", "0"]
     with subprocess.Popen(command, cwd=directory, stderr=subprocess.PIPE, text=True) as server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import time
@@ -120,6 +121,18 @@ def wait_until(condition: Callable[[], object], process: ForkServerProcess) -> N
             process.kill()
             raise TimeoutError("what was waited for did not happen")
         time.sleep(0.002)
+
+
+def wait_for_review(process: ForkServerProcess, log: Path) -> str:
+    """Wait until `clearhead review` is ready, and return the address of its page."""
+    said: list[str] = []
+
+    def is_ready() -> bool:
+        said[:] = re.findall(r"review it at (\S+) and", log.read_text(encoding="utf-8"))
+        return bool(said)
+
+    wait_until(is_ready, process)
+    return said[0]
 
 
 def _command(arguments: list[str], log: str, first: Callable[[], None] | None) -> None:

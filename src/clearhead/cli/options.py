@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from clearhead.formats import Wanted
 
 
+MEMORY_FILE = "a .tmx or any other file of pairs, or a .sqlite file of `corpus convert`"
+"""What may be a translation memory, for the help of `--memory`."""
+
+
 class OptionGroup:
     """Options of a command, as attributes: `option(..)` of a setting, `typer.Option(default, ..)`, or annotated.
 

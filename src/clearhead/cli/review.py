@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.checks import refuse_missing
+from clearhead.cli.checks import given, refuse_missing
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import OUTPUT, DecodeOptions, Model, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.cli.search_options import MemoryOptions, TermOptions
 from clearhead.cli.serve import ListenOptions, require_packages
-from clearhead.cli.translate_documents import ReadingOptions, other_language, refuse_other_format, tell_skipped
+from clearhead.cli.translate_documents import ReadingOptions, other_language, refuse_other_format, report_skipped
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output
 
@@ -87,7 +87,7 @@ def review(
     asked = reading.asked(document, has_others=has_others)
     with closing(bind(address.host, address.port)) as listener, open_review(document, output, asked) as files:
         read = files.read(partial(_read, asked=asked, is_in_place=files.is_in_place))
-        tell_skipped(document, read)
+        report_skipped(document, read)
         if files.num_damaged:
             notice(f"{files.journal}: {files.num_damaged:,} changes in it are damaged and not used; check the segments")
         translator = Translator.load(model, device=decoding.device)
@@ -113,7 +113,7 @@ def _session(
     settings: dict[str, Any],
     languages: tuple[str | None, str | None],
 ) -> Iterator[tuple[Review, dict[str, object]]]:
-    """Translate what is missing, and yield the review and the data of its page; the document is written at the end.
+    """Translate the missing segments; yield the review and the initial data of its page; then write the document.
 
     Raises:
         ConfigError: If a memory is for other languages, or a setting is impossible.
@@ -130,12 +130,12 @@ def _session(
         if read_terms := terms.reader(settings, *languages):
             arguments |= read_terms(translator)
         changed = [document.segments[number] for number in files.changed if number < len(document.segments)]
-        # Otherwise the proposal for a reviewed segment, with its estimate, would become the reviewed text itself.
+        # Otherwise the memory would propose the reviewed text itself for a reviewed segment.
         corrected = without(corrections.match, {(segment.text, segment.context) for segment in changed})
         found = [corrected, *([memory] if memory else [])]
         translated = _translated(translator, document, files, found, arguments)
-        given: dict[str, Any] = {"terms": arguments.get("terms"), "memory": memory, "corrections": corrections}
-        with _reporting_interruption(files), closing(Review(files, document, translated, **given)) as session:
+        checked: dict[str, Any] = {"terms": arguments.get("terms"), "memory": memory, "corrections": corrections}
+        with _reporting_interruption(files), closing(Review(files, document, translated, **checked)) as session:
             session.save()
             if session.problem:
                 raise DataError(session.problem)
@@ -182,16 +182,14 @@ def _memories(
     """
     from clearhead.formats.memory_database import EXTENSION
     from clearhead.translation.correction_memory import CorrectionMemory
-    from clearhead.translation.memory import LEAST_SIMILARITY
 
-    given = terms.memory or []
+    named = terms.memory or []
     beside = f"{files.output}.memory{EXTENSION}"
-    own = next((path for path in given if path.endswith(EXTENSION) and _can_be_written(path)), beside)
-    least = LEAST_SIMILARITY if terms.fuzzy is None else terms.fuzzy
-    corrections = CorrectionMemory(Path(own), languages, least=least)
+    own = next((path for path in named if path.endswith(EXTENSION) and _can_be_written(path)), beside)
+    corrections = CorrectionMemory(Path(own), languages, **given(least=terms.fuzzy))
     corrections.match("")  # an impossible share is refused before anything is translated
     notice(f"accepted and edited pairs go into {own}, which has {len(corrections):,}")
-    others = MemoryOptions(memory=[path for path in given if path != own])
+    others = MemoryOptions(memory=[path for path in named if path != own])
     return corrections, others.lookups(*languages, least=terms.fuzzy)
 
 
@@ -202,14 +200,14 @@ def _can_be_written(path: str) -> bool:
 def _translated(
     translator: Translator, document: Document, files: ReviewFiles, found: list[Lookup], arguments: dict[str, Any]
 ) -> list[TranslatedSegment]:
-    """Translate what is missing; a later review continues from the translations, which are kept in a file."""
+    """Translate the missing segments, and keep the translations in a file, from which a later review continues."""
     from clearhead.translation.correction_memory import first_of
     from clearhead.translation.documents import document_summary, origin_of, translate_document
     from clearhead.translation.journal import TranslationJournal, journal_path
 
     arguments = {"quality": True, **arguments}
     settings = {name: value for name, value in arguments.items() if name not in ("reuse_from", "neighbours")}
-    # The memory grows in a review, which does not make its translations begin anew.
+    # Translations in the file stay valid although the memory grows during a review.
     origin = origin_of(translator, consults=True, **settings)
     journal = TranslationJournal(journal_path(files.output), origin, notice=notice)
     with progress(f"translating {files.path}") as advance:
@@ -259,7 +257,7 @@ def _wait() -> None:
 
 
 def _end(session: Review) -> None:
-    """Report how far the review is; remove what it no longer needs.
+    """Report the number of segments left; remove the journals of a finished review.
 
     Raises:
         DataError: If the document lacks a change.

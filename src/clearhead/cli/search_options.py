@@ -11,7 +11,7 @@ import typer
 from clearhead.cli.checks import given
 from clearhead.cli.console import notice
 from clearhead.cli.from_settings import option
-from clearhead.cli.options import DecodeSettings, Sample
+from clearhead.cli.options import MEMORY_FILE, DecodeSettings, Sample
 from clearhead.config import Sampling
 
 if TYPE_CHECKING:
@@ -79,9 +79,8 @@ class MemoryOptions(DecodeSettings):
     memory: list[str] | None = typer.Option(
         None,
         metavar="FILE",
-        help="Translation memory: a .tmx or any other file of pairs, may be repeated; or a .sqlite file of `corpus "
-        "convert`. Translations of identical lines are reused, those of similar lines are repaired, shown, and "
-        "consulted by the model (docs/terms.md).",
+        help=f"Translation memory: {MEMORY_FILE}; may be repeated, except a .sqlite file. Translations of identical "
+        "lines are reused, those of similar lines are repaired, shown, and consulted by the model (docs/terms.md).",
     )
     memory_weight = option("decode.memory_weight", metavar="W", show_default="by similarity")
 
@@ -102,11 +101,10 @@ class MemoryOptions(DecodeSettings):
         """
         if not self.memory:
             return {}
-        from clearhead.translation.memory import LEAST_SIMILARITY
         from clearhead.translation.memory_file import load_memory
 
         memory = load_memory(self.memory, from_lang=from_lang, to_lang=to_lang)
-        lookup = partial(memory.match, least=LEAST_SIMILARITY if least is None else least)
+        lookup = partial(memory.match, **given(least=least))
         lookup("")  # an impossible share is refused before anything is translated
         notice(f"translation memory: {len(memory):,} translations")
         return {"memory": lookup, "neighbours": memory.nearest}

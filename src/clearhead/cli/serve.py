@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from clearhead.cli.console import drop_output, notice
-from clearhead.cli.options import Device, OptionGroup, Threads, with_option_groups
+from clearhead.cli.options import MEMORY_FILE, Device, OptionGroup, Threads, with_option_groups
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError, DataError
 from clearhead.runtime.installation import pip_install
@@ -71,8 +71,9 @@ class ResourceOptions(OptionGroup):
     memory: list[str] | None = typer.Option(
         None,
         metavar="FILE",
-        help="Translation memory whose translations of identical lines are reused: a .tmx or any other file of "
-        "pairs, or a .sqlite file of `corpus convert`. NAME=FILE applies to the model or language pair of that name.",
+        help=f"Translation memory: {MEMORY_FILE}. Translations of identical lines are reused, and those of similar "
+        "lines are consulted by the model (docs/terms.md). NAME=FILE applies to the model or language pair of that "
+        "name.",
     )
     suggestions: list[str] | None = typer.Option(
         None,

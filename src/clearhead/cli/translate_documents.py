@@ -81,7 +81,7 @@ class ReadingOptions(OptionGroup):
 
         Args:
             path: The document.
-            has_others: Whether there is a memory or terms, for which alone the languages may be meant.
+            has_others: Whether there is a memory or terms; the languages may be only theirs.
 
         Raises:
             ConfigError: If the columns or keys cannot be read.
@@ -93,7 +93,7 @@ class ReadingOptions(OptionGroup):
             "columns": None if self.columns is None else typed_columns("--columns", self.columns),
             "keys": None if self.keys is None else typed_names("--keys", self.keys),
             "skip_bad_units": self.skip_bad_units or None,
-            **{name: said for name, said in languages.items() if not has_others or has_option(path, name)},
+            **{name: language for name, language in languages.items() if not has_others or has_option(path, name)},
         }
 
 
@@ -217,12 +217,12 @@ def _read(paths: Sequence[str], options: DocumentOptions, *, has_others: bool) -
         for path in paths
     ]
     for path, document in zip(paths, documents, strict=True):
-        tell_skipped(path, document)
+        report_skipped(path, document)
     return documents
 
 
-def tell_skipped(path: str, document: Document) -> None:
-    """Report on stderr what of a document is skipped, and what else a translator must know."""
+def report_skipped(path: str, document: Document) -> None:
+    """Report the skipped units of a document and its other remarks on stderr."""
     from clearhead.files import display_name
     from clearhead.text.lines import first_few
 

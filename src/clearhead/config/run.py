@@ -71,10 +71,7 @@ class Config(Settings):
                 "name one (--from)"
             )
         if self.from_model is None and data.corrections:
-            raise ValueError(
-                "data.corrections is what a trained model learns beside the text that it knows, so from_model must "
-                "name one (--from)"
-            )
+            raise ValueError("data.corrections fine-tunes a trained model, so from_model must name one (--from)")
         for name in ("freeze", "lora_rank"):
             if self.from_model is None and getattr(self.train, name):
                 raise ValueError(

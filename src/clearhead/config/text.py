@@ -121,12 +121,12 @@ class DataConfig(Settings):
         return self
 
     @model_validator(mode="after")
-    def _corrections_are_the_text_to_learn(self) -> Self:
+    def _corrections_are_the_training_text(self) -> Self:
         for name in ("weights", "alignments"):
             if self.corrections and getattr(self, name):
                 raise ValueError(
-                    f"data.{name} is for text to learn, and beside data.corrections all other text is general text; "
-                    f"leave one of the two out"
+                    f"data.{name} applies to training text, but beside data.corrections all other text is general "
+                    f"text; leave one of the two out"
                 )
         return self
 

@@ -154,7 +154,7 @@ class SearchingSlots(Slots, Protocol):
         scores: bool,
         sampling: Sampling | None = None,
     ) -> SlotSearch | None:
-        """Return a search in these slots; None if they have none for it.
+        """Return a search in these slots; None if they have no search of this kind.
 
         Args:
             config: Settings of the search.
@@ -244,9 +244,12 @@ class Engine(ABC):
         """Return the log-probability of every target token given the tokens before it, in nats; see `score`."""
 
     def keys_of(self, pairs: Sequence[Pair]) -> dict[Pair, Float[np.ndarray, "T D"]]:
-        """Return the keys of retrieved pairs; if `consults_neighbours`. They are cached as long as this engine."""
+        """Return the keys of retrieved pairs; only called if `consults_neighbours`. The most recent ones are cached."""
         return self._keys(pairs, self.decoder_states, min(self.most_scored, TOKENS_AT_ONCE))
 
     def decoder_states(self, pairs: Sequence[Pair]) -> list[Float[np.ndarray, "T D"]]:
-        """Return the decoder's output at the steps that write the targets of pairs; if `consults_neighbours`."""
-        raise NotImplementedError
+        """Return the decoder's output at the steps that write the targets of pairs; only called with neighbours.
+
+        An engine with `consults_neighbours` has this method; the others are given no neighbours.
+        """
+        raise AssertionError(f"{type(self).__name__} does not consult neighbours")

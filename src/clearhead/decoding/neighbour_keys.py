@@ -1,4 +1,4 @@
-"""The keys of retrieved pairs, which an engine computes and keeps.
+"""The keys of retrieved pairs, computed by an engine, and its cache of them.
 
 Shapes: T tokens of a target, D d_model.
 """
@@ -33,7 +33,7 @@ KeysOf = Callable[[Sequence[Pair]], "dict[Pair, Float[np.ndarray, 'T D']]"]
 
 
 class KeyCache:
-    """The keys of pairs, as an engine computed them; those used last are kept. It may be used by several threads."""
+    """A cache of the keys of pairs, with the least recently used ones evicted first. Several threads may use it."""
 
     def __init__(self) -> None:
         self._keys = OrderedDict[Pair, np.ndarray]()
@@ -45,7 +45,7 @@ class KeyCache:
 
         Args:
             pairs: The pairs.
-            states: Computes those that are not cached; the same at every call.
+            states: Function that computes the keys that are not cached; a cache is for one such function.
             most_tokens: Maximum tokens of the pairs computed at once, unless a single one has more.
         """
         found, missing = dict[Pair, np.ndarray](), list[Pair]()

@@ -95,7 +95,7 @@ def new_directory(path: str | Path, *, refuse: Callable[[Path], None] | None = N
     try:
         temporary.mkdir(parents=True)
         yield temporary
-        for file in temporary.iterdir():  # whoever wrote it; flushing twice costs nothing
+        for file in temporary.iterdir():  # some writers have flushed theirs; flushing twice costs nothing
             _flush(file)
         _flush(temporary)
         if refuse is not None:

@@ -126,7 +126,7 @@ class Explanation:
     ablation: Ablation | None = field(default=None, repr=False)
     """Effect of each head on the translation; None if not requested."""
     memory: ConsultedMemory | None = field(default=None, repr=False)
-    """What similar pairs of a memory said at each step; None if none was consulted."""
+    """Similar pairs of a memory, with their probabilities at each step; None if none was consulted."""
     reader: Reader | None = field(default=None, repr=False)
     """Converts the tokens of `search` to text."""
     model_pass: ModelPass | None = field(default=None, repr=False)

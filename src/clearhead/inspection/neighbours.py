@@ -1,4 +1,4 @@
-"""The neighbours of a memory at every step of a translation: which pair spoke for the token written, and how much.
+"""Neighbours from a memory at each step of a translation: probability of the token written, and the pair it is from.
 
 Shapes: T target tokens, N keys of the neighbours.
 """
@@ -23,7 +23,7 @@ from clearhead.translation.translator import Translator
 
 @dataclass(frozen=True, slots=True)
 class NeighbourStep:
-    """What the neighbours say at a step."""
+    """Probability of the token written at a step, given by the neighbours."""
 
     probability: float
     """Probability of the token written among the neighbours alone."""
@@ -67,7 +67,7 @@ class ConsultedPairs:
     matches: list[MemoryMatch]
 
     def over(self, engine: Engine, source: list[int], target: list[int]) -> ConsultedMemory:
-        """Return what they say at the steps that write a target.
+        """Return the probabilities that the neighbours give the tokens of a target.
 
         Args:
             engine: The model, which computed the keys.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.head_roles import clearest_head
 from clearhead.inspection.tokens import printable, visible
+from clearhead.text.lines import percent
 
 _MOST_STEPS = 60
 _MOST_FINISHED = 5
@@ -53,17 +54,17 @@ def summary_lines(explanation: Explanation) -> list[str]:
 
 
 def _memory_lines(explanation: Explanation) -> list[str]:
-    """Return the pairs that the model consulted, and the tokens for which each spoke most."""
+    """Return the pairs that the model consulted, and the tokens that got most of their probability from each."""
     if (memory := explanation.memory) is None:
         return []
     lines = [
         "",
-        f"similar pairs of the memory, with a weight of {memory.weight:.0%} at most, and the tokens they spoke for:",
+        f"similar pairs of the memory, with a weight of {memory.weight:.0%} at most, and the tokens they support:",
     ]
-    said = list(zip(explanation.target_tokens, memory.steps, strict=True))
+    steps = list(zip(explanation.target_tokens, memory.steps, strict=True))
     for number, pair in enumerate(memory.pairs):
-        tokens = [f"{visible(token)} {step.probability:.0%}" for token, step in said if step.pair == number]
-        lines.append(f"  {pair.similarity:.0%}  {printable(pair.source)} -> {printable(pair.target)}")
+        tokens = [f"{visible(token)} {step.probability:.0%}" for token, step in steps if step.pair == number]
+        lines.append(f"  {percent(pair.similarity)}%  {printable(pair.source)} -> {printable(pair.target)}")
         lines.append(f"       {', '.join(tokens) or 'none'}")
     return lines
 

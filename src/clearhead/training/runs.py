@@ -31,7 +31,7 @@ _NOT_COMPARED = ("out", "golden")
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Settings, data, scores and log of a run; `problems` names those that could not be read."""
+    """Settings, data, scores and log of a run; `problems` are messages about unreadable files."""
 
     path: Path
     config: Config

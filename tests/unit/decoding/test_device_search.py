@@ -84,14 +84,24 @@ def drawn_source(draw, words, signs):
     return [*ids, *draw.choices(signs, k=draw.randint(1, 3) if signs and draw.random() < 0.3 else 0), END]
 
 
+def drawn_task(draw, make_model, most_sources, lengths):
+    """Return a model, its words and placeholders, and sources with prefixes and limits."""
+    num_words, num_placeholders = draw.choice([12, 33, 70]), draw.choice([0, 0, 32])
+    model = drawn_model(draw, make_model, num_words=num_words, num_placeholders=num_placeholders)
+    words, signs = range(8, num_words), range(num_words, num_words + num_placeholders)
+    sources = [drawn_source(draw, words, signs) for _ in range(draw.randint(1, most_sources))]
+    share = draw.choice([0.0, 0.0, 0.5, 1.0])
+    prefixes = [drawn_prefix(draw, words) if draw.random() < share else NO_PREFIX for _ in sources]
+    limits = [len(prefix.tokens) + draw.choice(lengths) for prefix in prefixes]
+    return model, words, signs, sources, prefixes, limits
+
+
 @pytest.mark.parametrize("seed", one_in(20, range(20)))
 def test_device_search_equals_the_readable_searches(make_model, seed):
     draw, seen = random.Random(seed), Counter()
     torch.manual_seed(seed)
     for _ in range(25):
-        num_words, num_placeholders = draw.choice([12, 33, 70]), draw.choice([0, 0, 32])
-        model = drawn_model(draw, make_model, num_words=num_words, num_placeholders=num_placeholders)
-        words, signs = range(8, num_words), range(num_words, num_words + num_placeholders)
+        model, _, signs, sources, prefixes, limits = drawn_task(draw, make_model, 7, [1, 2, 7, 30, 60])
         beam_size = draw.choice([1, 2, 5])
         config = DecodeConfig(
             beam_size=beam_size,
@@ -103,16 +113,12 @@ def test_device_search_equals_the_readable_searches(make_model, seed):
             batch_tokens=draw.choice([1, 40 * beam_size, 100_000]),
         )
         options = SearchOptions(config, num_best=draw.randint(1, beam_size))
-        sources = [drawn_source(draw, words, signs) for _ in range(draw.randint(1, 7))]
-        has_prefixes = draw.random() < 0.4
-        prefixes = [drawn_prefix(draw, words) if has_prefixes else NO_PREFIX for _ in sources]
-        limits = [len(prefix.tokens) + draw.choice([1, 2, 7, 30, 60]) for prefix in prefixes]
         parts = CharacterParts(PARTS, model.config.vocab_size) if draw.random() < 0.5 else None
         plain, engine = PlainEngine(model), DeviceEngine(model)
         plain.parts = engine.parts = parts
         with plain.computing():
             expected = sorted(plain.search(sources, limits, options, prefixes))
-        found = find(engine, sources, limits, config, options.num_best, prefixes=prefixes if has_prefixes else ())
+        found = find(engine, sources, limits, config, options.num_best, prefixes=prefixes)
         assert_same(found, [hypotheses for _, hypotheses in expected])
         for hypotheses, (number, others) in zip(found, expected, strict=True):
             assert [h.was_ended for h in hypotheses] == [h.was_ended for h in others]
@@ -121,7 +127,7 @@ def test_device_search_equals_the_readable_searches(make_model, seed):
                 seen["limit" if length == limit else "loop" if hypothesis.was_ended else "early"] += 1
                 seen["part"] += any(token in PARTS for token in hypothesis.tokens) and parts is not None
             seen["prefix"] += bool(prefixes[number].tokens)
-            seen["placeholder"] += max(sources[number]) >= num_words
+            seen["placeholder"] += max(sources[number]) >= signs.start
     kinds = ("limit", "loop", "early", "part", "prefix", "placeholder")
     assert sum(seen[kind] > 0 for kind in kinds) > 4, seen
 
@@ -131,21 +137,16 @@ def test_device_search_with_a_shortlist_equals_that_of_a_module_that_computes_it
     draw, lengths = random.Random(seed), set()
     torch.manual_seed(seed)
     for _ in range(12):
-        num_words, num_placeholders = draw.choice([12, 33, 70]), draw.choice([0, 0, 32])
-        model = drawn_model(draw, make_model, num_words=num_words, num_placeholders=num_placeholders)
-        words, signs = range(8, num_words), range(num_words, num_words + num_placeholders)
+        model, words, signs, sources, prefixes, limits = drawn_task(draw, make_model, 7, [1, 2, 7, 13])
         config = DecodeConfig(
             beam_size=draw.choice([1, 2, 5]),
             min_length=draw.choice([0, 3, 40]),
             no_repeat_ngram_size=draw.choice([0, 0, 1, 2]),
             batch_tokens=draw.choice([1, 100, 100_000]),
         )
-        rows = [draw.choices([-1, *words], k=3) for _ in range(num_words + num_placeholders)]
+        rows = [draw.choices([-1, *words], k=3) for _ in range(signs.stop)]
         common = [END, *draw.sample([*PARTS, *words], k=draw.choice([0, 0, 3]))]
         shortlist = Shortlist(np.array(common, dtype=np.int32), np.array(rows, dtype=np.int32))
-        sources = [drawn_source(draw, words, signs) for _ in range(draw.randint(1, 7))]
-        prefixes = [drawn_prefix(draw, words) if draw.random() < 0.3 else NO_PREFIX for _ in sources]
-        limits = [len(prefix.tokens) + draw.choice([1, 2, 7, 13]) for prefix in prefixes]
         engines = DeviceEngine(model), ModuleEngine(model)
         parts = CharacterParts(PARTS, model.config.vocab_size) if draw.random() < 0.5 else None
         for engine in engines:
@@ -252,9 +253,7 @@ def test_samples_on_the_device_are_the_readable_ones(make_model, seed):
     draw, lengths = random.Random(seed), set()
     torch.manual_seed(seed)
     for _ in range(8):
-        num_words, num_placeholders = draw.choice([12, 33, 70]), draw.choice([0, 0, 32])
-        model = drawn_model(draw, make_model, num_words=num_words, num_placeholders=num_placeholders)
-        words, signs = range(8, num_words), range(num_words, num_words + num_placeholders)
+        model, _, _, sources, prefixes, limits = drawn_task(draw, make_model, 5, [1, 2, 7, 40])
         sampling = Sampling(
             seed=draw.randrange(99),
             epsilon=draw.choice([0.0, 0.02, 0.2]),
@@ -262,11 +261,8 @@ def test_samples_on_the_device_are_the_readable_ones(make_model, seed):
             top_k=draw.choice([0, 1, 3, 100]),
             top_p=draw.choice([1.0, 0.9, 0.5]),
         )
-        sources = [drawn_source(draw, words, signs) for _ in range(draw.randint(1, 5))]
         if model.config.is_decoder_alone:  # plain code reads texts of one length
             sources = [[*source[:1], END] for source in sources]
-        prefixes = [drawn_prefix(draw, words) if draw.random() < 0.3 else NO_PREFIX for _ in sources]
-        limits = [len(prefix.tokens) + draw.choice([1, 2, 7, 40]) for prefix in prefixes]
         count, end_loops = draw.choice([1, 3, 19]), draw.random() < 0.5
         config = DecodeConfig(end_loops=end_loops, batch_tokens=draw.choice([1, 400, 100_000]))
         options, groups = SearchOptions(config, count, sampling), [[] for _ in sources]

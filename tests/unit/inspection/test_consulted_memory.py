@@ -1,4 +1,4 @@
-"""What similar pairs of a memory said at each step of an explained translation."""
+"""Similar pairs of a memory at each step of an explained translation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def nearest():
     return TranslationMemory(PAIRS).nearest
 
 
-def test_each_step_names_the_pair_that_spoke_for_its_token(translator, nearest):
+def test_each_step_names_the_pair_that_supports_its_token(translator, nearest):
     explained = explain(translator, TEXT, PAIRS[0][1], neighbours=nearest, memory_weight=0.4)
     memory = explained.memory
     assert [pair.source for pair in memory.pairs] == [PAIRS[0][0]]

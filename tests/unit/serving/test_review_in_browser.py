@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import clearhead
-from processes import finish, start, wait_until
+from processes import finish, start, wait_for_review
 
 TESTS = Path(__file__).parents[2]
 MODEL = TESTS / "compat" / "0.1.0" / "run"
@@ -50,8 +50,7 @@ def review(catalogue, tmp_path) -> Iterator[Callable]:
         log.touch()
         options = ("--port", str(port))
         processes.append(start(["review", str(catalogue), str(MODEL), *options], log))
-        wait_until(lambda: "review it at" in log.read_text(encoding="utf-8"), processes[-1])
-        return processes[-1], re.search(r"review it at (\S+)", log.read_text(encoding="utf-8"))[1]
+        return processes[-1], wait_for_review(processes[-1], log)
 
     yield start_
     for process in processes:

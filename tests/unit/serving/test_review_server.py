@@ -26,7 +26,7 @@ from clearhead.translation.result import Alternative, Translation
 from clearhead.translation.review import Review
 from clearhead.translation.review_files import open_review
 from clearhead.translation.terminology import Term, Terms
-from processes import finish, wait_until
+from processes import finish, wait_for_review
 from processes import start as start_process
 
 HEAD = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
@@ -354,9 +354,7 @@ def started(tmp_path, models):
         processes.append(process)
         if not wait:
             return process, None
-        wait_until(lambda: "review it at" in log.read_text(encoding="utf-8"), process)
-        url = re.search(r"review it at (\S+)", log.read_text(encoding="utf-8"))[1]
-        clients.append(httpx.Client(base_url=url, timeout=120))
+        clients.append(httpx.Client(base_url=wait_for_review(process, log), timeout=120))
         return process, clients[-1]
 
     yield start

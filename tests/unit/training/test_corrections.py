@@ -84,8 +84,12 @@ def test_a_run_with_corrections_resumes_exactly_by_its_own_command(corrected, tm
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"from_model": None}, ConfigError, "a trained model learns beside the text that it knows, so from_model must"),
-        ({"data": {"pairs": ["a.tsv"], "weights": [2]}}, ConfigError, "data.weights is for text to learn, and beside"),
+        ({"from_model": None}, ConfigError, "data.corrections fine-tunes a trained model, so from_model must name one"),
+        (
+            {"data": {"pairs": ["a.tsv"], "weights": [2]}},
+            ConfigError,
+            "data.weights applies to training text, but beside data.corrections all other text is general",
+        ),
         ({"data": {"corrections": ["{}/none.tsv"]}}, DataError, "there is no such file: .*none.tsv"),
         ({"data": {"corrections": ["{}/empty.tsv"]}}, DataError, "empty corpus: there is no line in .*empty.tsv"),
         (

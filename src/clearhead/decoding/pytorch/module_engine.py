@@ -23,12 +23,11 @@ from clearhead.config import DecodePrecision
 from clearhead.decoding.best_tokens import best_continuations
 from clearhead.decoding.engine import Beams, Candidates, Engine, Slots, leave_slot
 from clearhead.decoding.helper_threads import Team
-from clearhead.decoding.neighbours import Pair
 from clearhead.decoding.pytorch.weights import cross_attention_weights
 from clearhead.decoding.rules import never_written
 from clearhead.decoding.sentence import Sentence
 from clearhead.decoding.shortlist import Shortlist
-from clearhead.decoding.step import decoder_states, pad_batch, restricted, token_log_probs
+from clearhead.decoding.step import pad_batch, restricted, token_log_probs
 from clearhead.model.transformer import Transformer
 
 
@@ -50,11 +49,6 @@ class TransformerEngine(Engine):
         """Return 1: PyTorch's own threads share every product, and hooks of a module may keep state."""
         del most
         return 1
-
-    def decoder_states(self, pairs: Sequence[Pair]) -> list[Float[np.ndarray, "T D"]]:
-        """Return the decoder's output at the steps that write the targets of pairs; see `engine.Engine`."""
-        with self.computing():
-            return decoder_states(self.model, pairs)
 
     def cross_attention(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]

@@ -24,13 +24,13 @@ from clearhead.decoding.best_tokens import best_continuations
 from clearhead.decoding.engine import Beams, Candidates, leave_slot
 from clearhead.decoding.helper_threads import Team
 from clearhead.decoding.neighbour_keys import with_keys
-from clearhead.decoding.neighbours import Neighbours
+from clearhead.decoding.neighbours import Neighbours, Pair
 from clearhead.decoding.pytorch.module_engine import ModuleEngine
 from clearhead.decoding.rules import Hypothesis, SearchOptions
 from clearhead.decoding.sampling import draw_tokens, greedy_search, token_by_token
 from clearhead.decoding.sentence import Prefix, Sentence, length_batches, sentences_of
 from clearhead.decoding.shortlist import Shortlist
-from clearhead.decoding.step import DecodingBatch, next_log_probs
+from clearhead.decoding.step import DecodingBatch, decoder_states, next_log_probs
 from clearhead.decoding.token_masks import AllowedTokens
 from clearhead.errors import ConfigError
 from clearhead.kernels.plain_code import plain_code
@@ -82,6 +82,11 @@ class PlainEngine(ModuleEngine):
         assert shortlist is None, "a search with a shortlist has no plain form"
         del max_slots, team
         return PlainSlots(self.model, beam_size)
+
+    def decoder_states(self, pairs: Sequence[Pair]) -> list[Float[np.ndarray, "T D"]]:
+        """Return the decoder's output at the steps that write the targets of pairs; see `engine.Engine`."""
+        with self.computing():
+            return decoder_states(self.model, pairs)
 
     def search(
         self,

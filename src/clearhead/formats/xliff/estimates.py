@@ -1,6 +1,6 @@
 """The model's estimate of the quality of a translation in XLIFF 1.x: MT Confidence of the Internationalization Tag Set.
 
-It is `its:mtConfidence` of the target, beside `its:annotatorsRef`, which names who made it (ITS 2.0, section 8.19).
+It is `its:mtConfidence` of the target, beside `its:annotatorsRef`, which names the tool (ITS 2.0, section 8.19).
 XLIFF 2.x has no place for it at a segment.
 """
 
@@ -14,7 +14,7 @@ from clearhead.formats.xml.elements import with_attribute, without_attribute
 ITS = "http://www.w3.org/2005/11/its"
 """Namespace of the Internationalization Tag Set."""
 ANNOTATORS = "mt-confidence|clearhead"
-"""Who made the estimate."""
+"""The tool that made the estimate, in the syntax of `its:annotatorsRef`."""
 
 
 def with_estimate(tag: str, fillings: Sequence[Filling | None]) -> str:

@@ -33,7 +33,7 @@ export class Translator {
   /**
    * @param {Weights} weights - The weights that search.
    * @param {Vocabulary} vocabulary
-   * @param {object} settings - What the page knows of the model; of `text` see browser/text.py.
+   * @param {object} settings - Settings of the model in the page; those in `text`: browser/text.py.
    * @param {function(): Weights} [makeScorer] - Returns weights in fp32, which score and explain; called when they are
    *   first needed. By default they are those that search, whose scores in int8 are the search's own.
    */
