@@ -19,7 +19,9 @@ from clearhead.decoding.cross_attention import AlignmentHead
 from clearhead.inspection.compare import ExplanationComparison, compare
 from clearhead.inspection.explain import explain, with_attribution
 from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.neighbours import ConsultedMemory, NeighbourStep
 from clearhead.inspection.summary import summary_lines
+from clearhead.translation.result import MemoryMatch
 from clearhead.translation.translator import Translator
 
 MOST_MILLISECONDS = 60_000
@@ -253,6 +255,43 @@ def test_all_heads_are_there_on_paper(page, explained):
     assert thumbnails.evaluate_all(painted) < thumbnails.count()
     page.pdf()
     assert thumbnails.evaluate_all(painted) == thumbnails.count()
+
+
+def test_the_memory_shows_its_pairs_and_their_probability_at_each_step(open_page, explained):
+    pairs = MemoryMatch("Ein Hund", f"{HOSTILE} dog", 0.754), MemoryMatch("Kein Hund", "كلب", 1 / 3)
+    others = [NeighbourStep(0.0, None, 0.0)] * (len(explained.steps) - 2)
+    memory = ConsultedMemory(pairs, 0.8, (NeighbourStep(0.9, 1, 0.7), NeighbourStep(0.6, 0, 0.45), *others))
+    page = open_page(replace(explained, memory=memory), color_scheme="dark", viewport={"width": 390, "height": 844})
+    page.locator("nav a", has_text="Memory").click()
+    shown = page.locator("#memory-pairs tbody tr")
+    texts = [["1", "75 %", f"Ein Hund\n{HOSTILE} dog"], ["2", "33 %", "Kein Hund\nكلب"]]
+    assert [row.locator("td").all_inner_texts() for row in shown.all()] == texts
+    assert shown.locator("[dir=rtl]").all_inner_texts() == ["كلب"]
+    rows, reading = page.locator("#memory-steps tbody tr"), page.locator("#memory-reading")
+    for number, (row, own, step) in enumerate(zip(rows.all(), explained.steps, memory.steps, strict=True)):
+        mixed = own.probability + step.weight * (step.probability - own.probability)
+        *cells, most = row.locator("td").all_text_contents()
+        true = 100 * np.array([own.probability, step.probability, step.weight, mixed])
+        assert_shown([0 if cell == "<0.1 %" else numbers([cell])[0] for cell in cells], true, digits=1)
+        assert most == {0: "pair 2", 1: "pair 1"}.get(number, "none")
+        row.locator("button").click()
+        assert reading.inner_text().startswith(f"Step {number + 1}, ")
+        assert reading.inner_text().endswith(f" {cells[3]}.")
+        picked = shown.evaluate_all("rows => rows.map(row => row.className === 'picked')")
+        assert picked == [step.pair == place for place in range(2)]
+    rows.first.locator("button").focus()
+    page.keyboard.press("ArrowDown")
+    assert rows.evaluate_all("rows => rows.map(row => row.className)") == ["", "picked", *[""] * len(others)]
+    assert page.locator("#head-map .row-labels .picked").inner_text() == rows.nth(1).locator("button").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert serious(Axe().run(page)) == []
+    page.locator("#theme").click()
+    assert serious(Axe().run(page, options={"runOnly": ["color-contrast"]})) == []
+
+
+def test_without_pairs_of_a_memory_there_is_no_section_of_them(page):
+    assert page.locator("#memory").is_hidden()
+    assert page.locator("nav a", has_text="Memory").is_hidden()
 
 
 def test_words_that_belong_together_light_up(page, explained):

@@ -10,6 +10,7 @@ import { drawConsidered, drawFacts, drawRoles } from "./glance.js";
 import { drawHead, drawHeads } from "./heads.js";
 import { drawLens } from "./lens.js";
 import { followLinks } from "./links.js";
+import { drawMemory } from "./memory.js";
 import { drawRow } from "./row.js";
 import { Selection } from "./selection.js";
 import { drawStatistics } from "./statistics.js";
@@ -41,6 +42,7 @@ const sections = [
   ["row", true, () => redraws.push(drawRow(selection, explanation.model))],
   ["computation", Boolean(explanation.computation), () => drawComputation(selection, explanation)],
   ["steps", hasSteps, () => drawSteps(selection, explanation)],
+  ["memory", Boolean(explanation.memory), () => drawMemory(selection, explanation)],
   ["search", explanation.search !== null, () => drawBeams(selection, explanation.search)],
   ["lens", hasSteps && explanation.logit_lens !== null, () => redraws.push(drawLens(selection, explanation))],
   ["attribution", explanation.attribution !== null, () => redraws.push(drawAttribution(selection, explanation))],

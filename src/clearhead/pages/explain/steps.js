@@ -82,9 +82,18 @@ export function drawSteps(selection, { steps, model, num_told: numTold }) {
     );
     return { button, row };
   });
-  byId("steps-table").tBodies[0].replaceChildren(...rows.map(({ row }) => row));
+  fillSteps(selection, byId("steps-table"), rows, () => {
+    byId("step-chosen").textContent =
+      `Step ${selection.step + 1} of ${steps.length} is chosen: ${spoken(steps[selection.step].token)}. ` +
+      "Its rows are marked in every view.";
+  });
+}
+
+/** Fills a table with a row for each step, each with its button, marks that of the chosen step, and calls `tell()`. */
+export function fillSteps(selection, table, rows, tell) {
+  table.tBodies[0].replaceChildren(...rows.map(({ row }) => row));
   const buttons = rows.map(({ button }) => [button]);
-  rove(byId("steps-table"), buttons, (button) => button.closest("tr").click());
+  rove(table, buttons, (button) => button.closest("tr").click());
   const mark = () => {
     rows.forEach(({ row, button }, step) => {
       row.classList.toggle("picked", step === selection.step);
@@ -93,9 +102,7 @@ export function drawSteps(selection, { steps, model, num_told: numTold }) {
         stopAt(buttons, button);
       } else button.removeAttribute("aria-current");
     });
-    byId("step-chosen").textContent =
-      `Step ${selection.step + 1} of ${steps.length} is chosen: ${spoken(steps[selection.step].token)}. ` +
-      "Its rows are marked in every view.";
+    tell();
   };
   selection.onChange((changed) => changed.has("step") && mark());
   mark();
