@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -140,6 +142,9 @@ def _session(
             if session.problem:
                 raise DataError(session.problem)
             yield session, _page(session, languages)
+        if terms.memory and len(corrections) and str(corrections.path) not in terms.memory:
+            command = _merging(terms.memory, corrections.path, languages)
+            notice(f"{', '.join(terms.memory)}: only read; write its pairs and those of this review with `{command}`")
 
 
 def _read(path: str, *, asked: dict[str, Any], is_in_place: bool) -> Document:
@@ -191,6 +196,17 @@ def _memories(
     notice(f"accepted and edited pairs go into {own}, which has {len(corrections):,}")
     others = MemoryOptions(memory=[path for path in named if path != own])
     return corrections, others.lookups(*languages, least=terms.fuzzy)
+
+
+def _merging(memories: list[str], corrections: Path, languages: tuple[str | None, str | None]) -> str:
+    """Return the command that writes the pairs of memories and corrections into a new TMX, in which the last count.
+
+    A memory is not written itself: a TMX may have notes, properties and languages that its pairs lack.
+    """
+    new = next(path for number in count(1) if not (path := corrections.with_suffix(f".{number}.tmx")).exists())
+    said = zip(("--from-lang", "--to-lang"), languages, strict=True)
+    named = [part for option, language in said if language for part in (option, language)]
+    return shlex.join(["clearhead", "corpus", "convert", *memories, str(corrections), *named, "-o", str(new)])
 
 
 def _can_be_written(path: str) -> bool:

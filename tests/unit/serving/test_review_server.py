@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import threading
@@ -19,9 +20,12 @@ from typer.testing import CliRunner
 from clearhead.cli import main
 from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document_files import read_document
+from clearhead.formats.pair import SentencePair
+from clearhead.formats.tmx.pairs import write_tmx
 from clearhead.serving import review as module
 from clearhead.serving.review import review_app
 from clearhead.translation.documents import TranslatedSegment
+from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.result import Alternative, Translation
 from clearhead.translation.review import Review
 from clearhead.translation.review_files import open_review
@@ -420,6 +424,30 @@ def test_a_document_of_one_language_needs_an_output(started, tmp_path):
     os.kill(process.pid, signal.SIGTERM)
     assert finish(process) == 143
     assert (tmp_path / "out.html").read_text(encoding="utf-8") == "<p>dog</p>"
+
+
+def test_a_memory_that_is_only_read_and_the_corrections_are_merged_by_the_command_of_the_notice(
+    started, catalogue, tmp_path
+):
+    memory = tmp_path / "old memory.tmx"
+    pairs = [SentencePair(*pair, "") for pair in (("Hund 1", "hound 1"), ("Kuh", "cow"))]
+    write_tmx(str(memory), pairs, ("de-DE", "en-US"))
+    before = memory.read_bytes()
+    process, client = started(catalogue, "--memory", memory)
+    found = next(one for one in client.get("/segments").json()["segments"] if one["source"] == "Hund 1")
+    edit(client, found["number"], "dog 1")
+    os.kill(process.pid, signal.SIGINT)
+    assert finish(process) == 0
+    assert memory.read_bytes() == before
+    [command] = re.findall(r"only read; .*`clearhead (.*)`", process.log.read_text(encoding="utf-8"))
+    assert CliRunner().invoke(main.app, shlex.split(command)).exit_code == 0
+    new = shlex.split(command)[-1]
+    merged = TranslationMemory.load([new], from_lang="de", to_lang="en")
+    assert {source: merged.match(source).target for source in ("Hund 1", "Kuh")} == {"Hund 1": "dog 1", "Kuh": "cow"}
+    process, client = started(catalogue, "--memory", new)
+    os.kill(process.pid, signal.SIGINT)
+    assert finish(process) == 0
+    assert shlex.quote(new.replace(".1.tmx", ".2.tmx")) in process.log.read_text(encoding="utf-8")
 
 
 def test_a_memory_of_another_pair_is_refused(started, catalogue, tmp_path):
