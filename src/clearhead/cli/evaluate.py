@@ -25,7 +25,7 @@ from clearhead.cli.options import (
 )
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
-from clearhead.cli.search_options import MemoryOptions
+from clearhead.cli.search_options import MemoryOptions, report_unconsulted
 from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.config.choices import Tokenization
 from clearhead.errors import DataError
@@ -203,6 +203,7 @@ def _evaluated(
     options: dict[str, Any] = {"name": given.name, **vars(gold), **judging.settings, **decoding.settings}
     options |= recalled
     with TranslatorTeam.of(path, decoding.workers, device=decoding.device, ensemble=ensemble) as translator:
+        report_unconsulted(translator, options)
         evaluation = evaluate_model(translator, given.sources, given.targets, intervals=True, stage=progress, **options)
         if seems_swapped(translator, evaluation, given.sources, **decoding.settings):
             remedy = "leave out" if is_swapped else "add"

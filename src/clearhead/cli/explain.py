@@ -27,7 +27,7 @@ from clearhead.cli.options import (
 )
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
-from clearhead.cli.search_options import MemoryOptions
+from clearhead.cli.search_options import MemoryOptions, report_unconsulted
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 from clearhead.runtime.installation import pip_install
@@ -240,6 +240,7 @@ def _explained(translator: Translator, text: str, asked: QuestionOptions, argume
     from clearhead.inspection.explain import explain as explain_text
     from clearhead.inspection.explain import with_attribution
 
+    report_unconsulted(translator, {**arguments, "precision": "fp32"})
     explanation, attribution = explain_text(translator, text, asked.target, **arguments), asked.attribution
     if explanation.model_pass is None:
         if attribution is not False:

@@ -18,7 +18,7 @@ from clearhead.cli.checks import given, refuse_missing
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import OUTPUT, DecodeOptions, Model, with_option_groups
 from clearhead.cli.rules import refuse_clashes
-from clearhead.cli.search_options import MemoryOptions, TermOptions
+from clearhead.cli.search_options import MemoryOptions, TermOptions, report_unconsulted
 from clearhead.cli.serve import ListenOptions, require_packages
 from clearhead.cli.translate_documents import ReadingOptions, other_language, refuse_other_format, report_skipped
 from clearhead.errors import ConfigError, DataError
@@ -131,6 +131,7 @@ def _session(
         arguments = {**terms.arguments, **settings, "neighbours": neighbours}
         if read_terms := terms.reader(settings, *languages):
             arguments |= read_terms(translator)
+        report_unconsulted(translator, arguments)
         changed = [document.segments[number] for number in files.changed if number < len(document.segments)]
         # Otherwise the memory would propose the reviewed text itself for a reviewed segment.
         corrected = without(corrections.match, {(segment.text, segment.context) for segment in changed})

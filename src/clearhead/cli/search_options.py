@@ -110,6 +110,23 @@ class MemoryOptions(DecodeSettings):
         return {"memory": lookup, "neighbours": memory.nearest}
 
 
+def report_unconsulted(translator: Translator, arguments: Mapping[str, Any]) -> None:
+    """Report on stderr if the model cannot consult the pairs of a memory, which are reused and shown all the same.
+
+    Args:
+        translator: The model.
+        arguments: Those of `Translator.translate`; with a `memory_weight` above 0, `translate` raises an error.
+    """
+    from clearhead.translation.retrieval import WHO_CONSULTS
+
+    config = translator.decode_config({name: arguments.get(name) for name in ("memory_weight", "precision")})
+    if arguments.get("neighbours") is None or config.memory_weight is not None:
+        return
+    by = translator.plain if arguments.get("plain") else translator
+    if not translator.config.num_decoder_layers or not by.engines.of(config.precision).consults_neighbours:
+        notice(f"translation memory: similar pairs are not consulted; {WHO_CONSULTS}")
+
+
 class TermOptions(MemoryOptions):
     """Terminology and translation memory."""
 

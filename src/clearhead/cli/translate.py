@@ -13,7 +13,7 @@ from clearhead.cli.checks import refuse_missing, refuse_mixing
 from clearhead.cli.console import progress
 from clearhead.cli.options import Model, TranslatorOptions, with_option_groups
 from clearhead.cli.rules import refuse_clashes
-from clearhead.cli.search_options import SearchOptions, TermOptions
+from clearhead.cli.search_options import SearchOptions, TermOptions, report_unconsulted
 from clearhead.cli.translate_documents import AS_TEXT, DocumentOptions, translate_documents
 from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.cli.translation_options import TranslationOptions
@@ -98,6 +98,7 @@ def translate(
     with load() as translator:
         arguments |= read_terms(translator) if read_terms else {}
         translator.translate([], **arguments)  # an impossible setting is refused before anything is read
+        report_unconsulted(translator, arguments)
         with outputs.writer(paths, search.nbest) as writer, _bar(outputs.output) as advance:
             arguments |= {"only_if": outputs.only_if or 0.0, "on_progress": advance}
             for path in paths:

@@ -15,6 +15,7 @@ import typer
 from clearhead.cli.checks import refuse_binary, refuse_overwriting, refuse_report
 from clearhead.cli.console import notice, progress
 from clearhead.cli.options import OptionGroup
+from clearhead.cli.search_options import report_unconsulted
 from clearhead.cli.translation_notices import TranslationNotices
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
@@ -185,6 +186,7 @@ def translate_documents(
     with load() as translator, reporting(outputs.report, some_names(paths)) as pages:
         settings = {**settings, **(read_terms(translator) if read_terms else {})}
         translator.translate([], **settings)  # an impossible setting is refused before anything is written
+        report_unconsulted(translator, settings)
         for path, document in zip(paths, documents, strict=True):
             if problem := other_language(document, translator, settings):
                 notice(f"{display_name(path)}: {problem}")

@@ -19,6 +19,9 @@ from clearhead.translation.pair_encoding import PairEncoder
 from clearhead.translation.result import MemoryMatch
 from clearhead.translation.segment import Segment
 
+WHO_CONSULTS = "only a single encoder-decoder on the CPU consults a memory, by the compiled core or plain"
+"""For messages."""
+
 
 def consults(engine: Engine, config: DecodeConfig) -> bool:
     """Return whether searches of an engine consult a memory: `memory_weight` is not 0, and the engine can.
@@ -31,10 +34,7 @@ def consults(engine: Engine, config: DecodeConfig) -> bool:
         return weight != 0
     if weight is None:
         return False
-    raise ConfigError(
-        "memory_weight: only a single encoder-decoder on the CPU consults a memory, by the compiled core or plain; "
-        "leave it out, or set it to 0"
-    )
+    raise ConfigError(f"memory_weight: {WHO_CONSULTS}; leave it out, or set it to 0")
 
 
 class NeighbourFinder:

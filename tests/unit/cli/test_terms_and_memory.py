@@ -14,6 +14,7 @@ import pytest
 
 from clearhead.bundle import save_bundle
 from clearhead.cli.evaluate import evaluate
+from clearhead.cli.explain import explain
 from clearhead.cli.search_options import TermOptions
 from clearhead.cli.translate import translate
 from clearhead.decoding import neighbours
@@ -216,6 +217,27 @@ def test_lines_and_documents_consult_the_memory(run_command, consulting):
     assert texts["0.95"][3] != alone[3]
     assert texts["0.95"][:3] == texts["0"][:3]
     assert Path("0.po").read_text("utf-8") != Path("0.95.po").read_text("utf-8")
+
+
+def test_a_model_that_cannot_consult_the_memory_is_named_in_one_notice(run_command, consulting, model, make_translator):
+    said = "translation memory: similar pairs are not consulted; only a single encoder-decoder on the CPU consults"
+    alone = make_translator(num_encoder_layers=0, tying="decoder", positions="learned", max_positions=64)
+    save_bundle("decoder", alone.bundle, golden=[], card="# A small model\n")
+    memory, others = ["--memory", "memory.tmx"], ["--ensemble", consulting]
+    runs = {
+        "ensemble": (translate, consulting, "text.txt", *others),
+        "ensemble, a document": (translate, consulting, "messages.po", "-o", "out.po", *others),
+        "decoder alone": (translate, Path("decoder"), "text.txt"),
+        "not by the core": (translate, model, "text.txt"),
+        "evaluated": (evaluate, model, "--source", "text.txt", "--reference", "text.txt"),
+        "explained": (explain, Path("decoder"), "Open the door."),
+    }
+    assert {name: run_command(*run, *memory).stderr.count(said) for name, run in runs.items()} == dict.fromkeys(runs, 1)
+    for name in ("ensemble", "decoder alone", "not by the core", "explained"):
+        assert said not in run_command(*runs[name], *memory, "--memory-weight", "0").stderr
+        with pytest.raises(ConfigError, match="memory_weight: only a single encoder-decoder on the CPU"):
+            run_command(*runs[name], *memory, "--memory-weight", "0.5")
+    assert said not in run_command(translate, consulting, "text.txt", *memory).stderr
 
 
 def test_evaluation_uses_the_memory(run_command, consulting):
