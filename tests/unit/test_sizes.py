@@ -25,7 +25,7 @@ ROOMS = {
     "cli": 3_825,
     "config": 956,
     "conversion.py": 73,
-    "data": 3_594,
+    "data": 3_715,
     "decoding": 4_487,
     "errors.py": 26,
     "evaluation": 357,

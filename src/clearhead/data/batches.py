@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -55,15 +56,35 @@ class Batch:
     """Word alignment; None if the store has none."""
 
 
+class Lengths(Protocol):
+    """A number for every pair, such as the tokens of its source: an array, or what a store reads on demand."""
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.integer]:
+        """Return the numbers of some pairs."""
+
+
+WINDOW = 2**22
+"""Most pairs that are sorted and shuffled together. More need more memory, fewer have more padding."""
+BLOCK = 1_024
+"""Neighbouring pairs that are dealt to a window together."""
+
+
 class BatchOrder:
     """The endless sequence of training batches: every pair once an epoch, or as often as its weight.
-
-    General text mixed in for several epochs is cut into parts. Each epoch has all of the new text and one part; after
-    the last part the first one is used again.
 
     Pairs are sorted by target length and then by source length. Equal ones are shuffled anew every epoch, and so is the
     order of the batches. The sorted lengths of the same pairs are the same in every epoch, and therefore so are the
     cuts between batches, and their number.
+
+    A corpus of more pairs than a window has is cut into several of about equal size, each of blocks from all of the
+    corpus. They are sorted and shuffled one at a time, in an order that is shuffled anew every epoch, so that the
+    memory grows with the number of batches alone, by 8 bytes.
+
+    General text mixed in for several epochs is cut into parts. Each epoch has all of the new text and one part, as one
+    window; after the last part the first one is used again.
 
     Args:
         source_lengths: Source tokens of every pair.
@@ -74,6 +95,7 @@ class BatchOrder:
         num_new: Number of pairs of new text, which precede the general text; ignored with one part.
         times: Number of occurrences of each pair in an epoch (of the new text, if general text is mixed in); once if
             not given.
+        window: Most pairs of a window, repetitions not counted; all if not given.
 
     Raises:
         ValueError: If there are no pairs.
@@ -81,42 +103,50 @@ class BatchOrder:
 
     def __init__(
         self,
-        source_lengths: NDArray[np.int32],
-        target_lengths: NDArray[np.int32],
+        source_lengths: Lengths,
+        target_lengths: Lengths,
         *,
         batch_tokens: int,
         seed: int,
         epochs: int = 1,
         num_new: int = 0,
-        times: NDArray[np.int64] | None = None,
+        times: Lengths | None = None,
+        window: int | None = None,
     ) -> None:
-        if not len(target_lengths):
+        if not (count := len(target_lengths)):
             raise ValueError("there is no pair to make batches of")
-        self._keys = _sort_keys(source_lengths, target_lengths)
-        self._seed = seed
-        new = np.arange(num_new if epochs > 1 else len(target_lengths))
-        self._parts = [new if times is None else np.repeat(new, times[: len(new)])]
+        self._source_lengths, self._target_lengths, self._times = source_lengths, target_lengths, times
+        self._seed, self._epochs, self._num_pairs, self._num_new = seed, epochs, count, num_new
+        blocks = np.arange(-(-count // BLOCK))
+        self._parts = [blocks]
         if epochs > 1:
-            drawn = _random(seed, _NO_EPOCH).random_raw(len(target_lengths) - num_new)
-            others = num_new + np.argsort(drawn, kind="stable")
-            self._parts = [np.concatenate([*self._parts, part]) for part in np.array_split(others, epochs)]
-        self._cuts = [_greedy_cuts(np.sort(target_lengths[rows]), batch_tokens) for rows in self._parts]
-        self._starts = np.cumsum([0, *(len(cuts) - 1 for cuts in self._cuts)])  # cumulative steps of the epochs
-        self._planned_epoch = -1
-        self._order: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._batch_order = self._order
+            drawn = _random(seed, _NO_EPOCH).random_raw(count - num_new)
+            self._parts = np.array_split(num_new + np.argsort(drawn, kind="stable"), epochs)
+        elif window is not None and count > window:
+            dealt = np.argsort(_random(seed, _NO_EPOCH).random_raw(blocks.size), kind="stable")
+            self._parts = [np.sort(part) for part in np.array_split(dealt, -(-blocks.size // max(1, window // BLOCK)))]
+        lengths = (target_lengths[self._rows_of(part)] for part in range(len(self._parts)))
+        self._cuts = [_greedy_cuts(np.sort(some), batch_tokens) for some in lengths]
+        self._sizes = np.array([len(cuts) - 1 for cuts in self._cuts])  # batches of each part
+        self._round_order = self._order = self._batch_order = np.zeros(0, dtype=np.int64)
+        self._planned = (-1, -1)  # round and part
 
     @property
     def batches_per_epoch(self) -> int:
         """Steps of an epoch; with general text mixed in, on average."""
-        return round(int(self._starts[-1]) / len(self._cuts))
+        return round(int(self._sizes.sum()) / self._epochs)
 
     def rows(self, step: int) -> NDArray[np.int64]:
         """Return the rows of the pairs of a step, counted from 0, in order of target length."""
-        times, rest = divmod(step, int(self._starts[-1]))
-        part = int(np.searchsorted(self._starts, rest, side="right")) - 1
-        self._plan(times * len(self._cuts) + part)
-        batch, cuts = self._batch_order[rest - self._starts[part]], self._cuts[part]
+        number, rest = divmod(step, int(self._sizes.sum()))
+        if number != self._planned[0]:
+            self._round_order, self._planned = self._parts_of_round(number), (number, -1)
+        starts = np.cumsum([0, *self._sizes[self._round_order]])
+        place = int(np.searchsorted(starts, rest, side="right")) - 1
+        part = int(self._round_order[place])
+        if part != self._planned[1]:
+            self._plan(number, part)
+        batch, cuts = self._batch_order[rest - starts[place]], self._cuts[part]
         return self._order[cuts[batch] : cuts[batch + 1]]
 
     def batches(self) -> Iterator[NDArray[np.int64]]:
@@ -124,28 +154,49 @@ class BatchOrder:
 
         With general text mixed in, those of each part.
         """
-        for rows, cuts in zip(self._parts, self._cuts, strict=True):
-            yield from np.split(rows[np.argsort(self._keys[rows], kind="stable")], cuts[1:-1])
+        for part, cuts in enumerate(self._cuts):
+            rows = self._rows_of(part)
+            yield from np.split(rows[np.argsort(self._keys(rows), kind="stable")], cuts[1:-1])
 
-    def _plan(self, epoch: int) -> None:
-        if epoch == self._planned_epoch:
-            return
-        part = epoch % len(self._cuts)
-        random, rows = _random(self._seed, epoch), self._parts[part]
-        self._order = rows[np.lexsort((random.random_raw(rows.size), self._keys[rows]))]
-        self._batch_order = np.argsort(random.random_raw(len(self._cuts[part]) - 1), kind="stable")
-        self._planned_epoch = epoch
+    def _rows_of(self, part: int) -> NDArray[np.int64]:
+        """Return the rows of a part, the repeated ones as often as they occur."""
+        if self._epochs > 1:
+            return np.concatenate([self._repeated(np.arange(self._num_new)), self._parts[part]])
+        rows = (self._parts[part][:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
+        return self._repeated(rows[rows < self._num_pairs])
+
+    def _repeated(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return rows if self._times is None else np.repeat(rows, self._times[rows])
+
+    def _parts_of_round(self, number: int) -> NDArray[np.int64]:
+        """Return the order of the parts in an epoch or, if they are for several epochs, in as many."""
+        count = len(self._parts)
+        if self._epochs > 1:
+            return np.arange(count)
+        return np.argsort(_random(self._seed, number, _NO_PART).random_raw(count), kind="stable")
+
+    def _plan(self, number: int, part: int) -> None:
+        rows = self._rows_of(part)
+        key = (number * self._epochs + part, 0) if self._epochs > 1 else (number, part)
+        random = _random(self._seed, *key)
+        self._order = rows[np.lexsort((random.random_raw(rows.size), self._keys(rows)))]
+        self._batch_order = np.argsort(random.random_raw(int(self._sizes[part])), kind="stable")
+        self._planned = number, part
+
+    def _keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return _sort_keys(self._source_lengths[rows], self._target_lengths[rows])
 
 
-_NO_EPOCH = 2**64 - 1
+_NO_EPOCH = _NO_PART = 2**64 - 1
 
 
-def _random(seed: int, epoch: int) -> np.random.Philox:
+def _random(seed: int, epoch: int, part: int = 0) -> np.random.Philox:
     # NumPy guarantees that raw Philox output stays the same in every later version, unlike its shuffling.
-    return np.random.Philox(key=np.array([seed, epoch], dtype=np.uint64))
+    key = np.array([seed, epoch], dtype=np.uint64)
+    return np.random.Philox(key=key, counter=np.array([0, 0, 0, part], dtype=np.uint64))
 
 
-def _sort_keys(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32]) -> NDArray[np.int64]:
+def _sort_keys(source_lengths: NDArray[np.integer], target_lengths: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return sort keys by target length, then by source length: ascending for even target lengths, descending for odd.
 
     The alternation keeps neighbours similar where the target length changes, which is often the middle of a batch.
@@ -155,7 +206,7 @@ def _sort_keys(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int
     return targets * width + np.where(targets % 2, width - 1 - sources, sources)
 
 
-def _greedy_cuts(sorted_lengths: NDArray[np.int32], batch_tokens: int) -> NDArray[np.int64]:
+def _greedy_cuts(sorted_lengths: NDArray[np.integer], batch_tokens: int) -> NDArray[np.int64]:
     """Return the start of each batch, and the end of the last: each as full as possible, with at least one pair."""
     ends = np.cumsum(sorted_lengths, dtype=np.int64)
     cuts = [0]
@@ -165,7 +216,7 @@ def _greedy_cuts(sorted_lengths: NDArray[np.int32], batch_tokens: int) -> NDArra
     return np.array(cuts, dtype=np.int64)
 
 
-def shares(rows: NDArray[np.int64], lengths: NDArray[np.int32], count: int) -> list[NDArray[np.int64]]:
+def shares(rows: NDArray[np.int64], lengths: Lengths, count: int) -> list[NDArray[np.int64]]:
     """Split the rows of a step into parts of roughly equal target tokens; with few rows, some parts are empty.
 
     Args:
@@ -178,7 +229,7 @@ def shares(rows: NDArray[np.int64], lengths: NDArray[np.int32], count: int) -> l
     return np.split(rows, np.searchsorted(middles, tokens.sum() * np.arange(1, count) / count))
 
 
-def split(rows: NDArray[np.int64], lengths: NDArray[np.int32], micro_batch_tokens: int) -> list[NDArray[np.int64]]:
+def split(rows: NDArray[np.int64], lengths: Lengths, micro_batch_tokens: int) -> list[NDArray[np.int64]]:
     """Split the rows of a step into micro-batches.
 
     Args:
@@ -277,6 +328,6 @@ def valid_batches(store: PairStore, batch_tokens: int, *, pad_id: int, bos_id: i
         pad_id: Id of the padding.
         bos_id: Id of the start token of every target.
     """
-    order = np.lexsort((store.source_lengths, store.target_lengths))
+    order = np.lexsort((store.source_lengths[:], store.target_lengths[:]))
     for rows in split(order, store.target_lengths, batch_tokens):
         yield collate(store, rows, pad_id=pad_id, bos_id=bos_id)

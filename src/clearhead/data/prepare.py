@@ -14,11 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from clearhead.config import Config, DecodeConfig, TrainConfig
 from clearhead.data.augment import KINDS, altered
-from clearhead.data.batches import BatchOrder
+from clearhead.data.batches import WINDOW, BatchOrder
 from clearhead.data.clean import CleaningReport
 from clearhead.data.doctor.wrong_pairs import MOST_SHARE, count_wrong, wrong_lines, wrong_share
 from clearhead.data.hold_out import side_keys
@@ -34,7 +32,7 @@ from clearhead.data.staged_corpus import (
     refuse_languages,
     with_progress,
 )
-from clearhead.data.store import EpochWeights, PairStore, StoreWriter
+from clearhead.data.store import EpochWeights, PairStore, RowWeights, StoreWriter
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, os_error_as, read_json, write_json
 from clearhead.formats import SentencePair
@@ -72,10 +70,9 @@ class Prepared:
     def order(self, train: TrainConfig) -> BatchOrder:
         """Return the order of the training batches."""
         lengths = self.train.source_lengths, self.train.target_lengths
-        rounds, times = self.report.get("rounds", {}), None
-        if "weights" in self.report:
-            times = np.repeat(*np.array(self.report["weights"], dtype=np.int64).T)
-        return BatchOrder(*lengths, batch_tokens=train.batch_tokens, seed=train.seed, times=times, **rounds)
+        times = RowWeights(self.report["weights"]) if "weights" in self.report else None
+        rest = {**self.report.get("rounds", {}), "window": self.report.get("window")}
+        return BatchOrder(*lengths, batch_tokens=train.batch_tokens, seed=train.seed, times=times, **rest)
 
 
 def prepare(
@@ -236,10 +233,7 @@ def _build(
         "languages": [
             own or former for own, former in zip(languages(config.data, inputs.opened), former_languages, strict=True)
         ],
-        "files": [
-            asdict(replace(file, lines=corpus.lines.get(file.path, 0), read_as=inputs.read_as.get(file.path)))
-            for file in inputs.files
-        ],
+        "files": _files(inputs, corpus),
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": tokens,
         "wrong": wrong,
@@ -247,11 +241,20 @@ def _build(
         **({"links": linked} if config.data.alignments else {}),
         **({"general": general.report.to_dict(), "rounds": rounds} if watched else {}),
         **({"weights": weights.runs} if inputs.weights else {}),
+        **({"window": WINDOW} if store.num_rows > WINDOW else {}),  # data of earlier versions is one window
         "line_statistics": counter.statistics().model_dump(mode="json"),
     }
     report["checksums"] = {**_hashes(partial, report), "report.json": json_sha256(report)}
     write_json(partial / "report.json", report)
     return tokenizer, report
+
+
+def _files(inputs: Inputs, corpus: StagedCorpus) -> list[dict[str, Any]]:
+    """Return the identity of every file, its lines, and how it was read."""
+    return [
+        asdict(replace(file, lines=corpus.lines.get(file.path, 0), read_as=inputs.read_as.get(file.path)))
+        for file in inputs.files
+    ]
 
 
 def _wrong_pairs(train: StagedPairs, config: Config, on_progress: Progress, *, is_forced: bool) -> dict[str, Any]:

@@ -105,10 +105,10 @@ class StoreWriter:
 class PairStore:
     """Tokenized pairs by row number, read from disk on demand."""
 
-    source_lengths: NDArray[np.int32]
-    """Tokens of every source, its end token included."""
-    target_lengths: NDArray[np.int32]
-    """Tokens of every target, its end token included."""
+    source_lengths: ListLengths
+    """Tokens of the sources, their end tokens included."""
+    target_lengths: ListLengths
+    """Tokens of the targets, their end tokens included."""
 
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
         """Wrap the record batches of a file written by `StoreWriter`; `open` reads them from a path."""
@@ -118,8 +118,8 @@ class PairStore:
         has_links = bool(batches) and "links" in batches[0].schema.names
         self._links = [_Lists(batch.column("links")) for batch in batches] if has_links else None
         self._starts = [0, *accumulate(batch.num_rows for batch in batches)]
-        self.source_lengths = _lengths(self._source_ids)
-        self.target_lengths = _lengths(self._target_ids)
+        self.source_lengths = ListLengths(self._source_ids, self._starts)
+        self.target_lengths = ListLengths(self._target_ids, self._starts)
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -197,10 +197,43 @@ class _Lists:
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
 
-def _lengths(columns: list[_Lists]) -> NDArray[np.int32]:
-    if not columns:
-        return np.zeros(0, dtype=np.int32)
-    return np.concatenate([np.diff(column.offsets) for column in columns])
+class ListLengths:
+    """Lengths of the lists of a column, read from the mapped file when they are asked for.
+
+    Args:
+        columns: The parts of the column.
+        starts: First row of each part, and the number of rows.
+    """
+
+    def __init__(self, columns: list[_Lists], starts: list[int]) -> None:
+        self._columns, self._starts = columns, np.array(starts)
+
+    def __len__(self) -> int:
+        """Return the number of lists."""
+        return int(self._starts[-1])
+
+    def __getitem__(self, rows: NDArray[np.integer] | slice) -> NDArray[np.int32]:
+        """Return the lengths of some lists, in the order of their rows.
+
+        Raises:
+            IndexError: If there is no such row.
+        """
+        if isinstance(rows, slice):
+            rows = np.arange(len(self))[rows]
+        lengths = np.empty(len(rows), dtype=np.int32)
+        order = np.argsort(rows, kind="stable")
+        ends = np.searchsorted(rows, self._starts, sorter=order)
+        if ends[0] or ends[-1] < len(rows):
+            raise IndexError(f"a row is not among the {len(self):,} of the column")
+        for part in np.flatnonzero(np.diff(ends)):
+            places = order[ends[part] : ends[part + 1]]
+            offsets, found = self._columns[part].offsets, rows[places] - self._starts[part]
+            lengths[places] = offsets[found + 1] - offsets[found]
+        return lengths
+
+    def sum(self) -> int:
+        """Return the sum of the lengths."""
+        return sum(int(column.offsets[-1] - column.offsets[0]) for column in self._columns)
 
 
 class EpochWeights:
@@ -230,3 +263,19 @@ class EpochWeights:
             self.runs.append([weight, 0])
         self.runs[-1][1] += rows
         self.num_rows += rows
+
+
+class RowWeights:
+    """The weight of every row, from the runs of `EpochWeights`."""
+
+    def __init__(self, runs: Sequence[Sequence[int]]) -> None:
+        self._weights, counts = np.array(runs, dtype=np.int64).T
+        self._ends = np.cumsum(counts)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self._ends[-1])
+
+    def __getitem__(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the weights of some rows."""
+        return self._weights[np.searchsorted(self._ends, rows, side="right")]

@@ -41,7 +41,7 @@ class AttentionLog:
         self._path = run / "attention.jsonl"
         self._valid = valid
         self._config = config
-        lengths = np.stack([valid.source_lengths, valid.target_lengths])
+        lengths = np.stack([valid.source_lengths[:], valid.target_lengths[:]])
         fits = ((lengths >= _SHORTEST) & (lengths <= _LONGEST)).all(axis=0)
         self.rows: list[int] = np.flatnonzero(fits)[:_NUM_PAIRS].tolist()
 
@@ -94,5 +94,6 @@ class AttentionLog:
 
     def _sizes(self) -> list[tuple[int, int]]:
         """Return the numbers of target and source tokens of each pair."""
-        lengths = self._valid.target_lengths, self._valid.source_lengths
-        return [(int(lengths[0][row]), int(lengths[1][row])) for row in self.rows]
+        rows = np.array(self.rows, dtype=np.int64)
+        sizes = self._valid.target_lengths[rows].tolist(), self._valid.source_lengths[rows].tolist()
+        return list(zip(*sizes, strict=True))

@@ -150,7 +150,7 @@ def report_end(
         made=_made(loop, translator, validation, ended_by),
         metrics=records,
         judged=[Judged(*values) for values in zip(translations, references, samples.chrfs, strict=True)],
-        lengths={"source": data.train.source_lengths, "target": data.train.target_lengths},
+        lengths={"source": data.train.source_lengths[:], "target": data.train.target_lengths[:]},
         head=samples.head,
         explanations=[
             replace(explanation, alignment_head=samples.head)

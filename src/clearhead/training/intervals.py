@@ -89,4 +89,4 @@ def _work(config: Config, data: Prepared, device: torch.device) -> float:
     """Return the work of a validation in target tokens of training."""
     lengths = [pairs.target_lengths for pairs in (data.valid, data.general) if pairs is not None]
     translated = sum(int(of_pairs[: config.train.validate_sentences].sum()) for of_pairs in lengths)
-    return _TRANSLATED[device.type] * translated + _SCORED * sum(int(of_pairs.sum()) for of_pairs in lengths)
+    return _TRANSLATED[device.type] * translated + _SCORED * sum(of_pairs.sum() for of_pairs in lengths)

@@ -188,7 +188,7 @@ def _with_first_choices(config: Config, layers: Layers, data: Prepared, device: 
     if config.preset not in TABLE3:
         chosen["train.optimizer"] = "adam" if config.train.lora_rank else "muon"
         if device.type != "cpu":
-            corpus = int(data.train.target_lengths.sum())
+            corpus = data.train.target_lengths.sum()
             chosen["train.batch_tokens"] = _tokens_on_gpu(config.train.batch_tokens, corpus)
     chosen = {name: value for name, value in chosen.items() if name not in layers.above_plan}
     return changed(config, {**chosen, **flat({"model": data.tokenizer.model_settings})})

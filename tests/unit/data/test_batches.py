@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.data.batches import BatchOrder, collate, shares, split, valid_batches
+from clearhead.data.batches import BLOCK, BatchOrder, collate, shares, split, valid_batches
 from clearhead.data.store import PairStore, StoreWriter
 
 PAD, BOS, EOS = 0, 1, 2
@@ -130,17 +131,68 @@ def test_shuffling_is_raw_philox_output_keyed_by_seed_and_epoch():
         assert order.rows(2 * 4 + index).tolist() == pairs[2 * batch : 2 * batch + 2].tolist()
 
 
-def test_neighbours_are_alike_so_that_little_is_padded():
+LARGEST = 2**63
+
+
+@given(st.integers(1, 9_000), st.integers(1, 2_500), st.integers(1, 499), st.booleans())
+def test_windows_have_every_pair_once_an_epoch_and_any_step_at_once(count, window, batch_tokens, is_weighted):
+    random = np.random.default_rng(count)
+    lengths = random.integers(1, 38, size=(2, count)).astype(np.int32)
+    times = random.integers(1, 4, size=count) if is_weighted else None
+    given_to_both = {"batch_tokens": batch_tokens, "seed": window, "times": times, "window": window}
+    order, other = BatchOrder(*lengths, **given_to_both), BatchOrder(*lengths, **given_to_both)
+    per_epoch = order.batches_per_epoch
+    wanted = np.repeat(np.arange(count), 1 if times is None else times)
+    epochs = [[order.rows(epoch * per_epoch + step) for step in range(per_epoch)] for epoch in range(2)]
+    for batches in epochs:
+        assert np.array_equal(np.sort(np.concatenate(batches)), wanted)
+        assert all(rows.size == 1 or lengths[1][rows].sum() <= batch_tokens for rows in batches)
+    sizes = [sorted(rows.size for rows in batches) for batches in (*epochs, order.batches())]
+    assert sizes[0] == sizes[1] == sizes[2]
+    for step in random.integers(0, 2 * per_epoch, size=9).tolist():
+        assert np.array_equal(other.rows(step), epochs[step // per_epoch][step % per_epoch])
+    assert order.rows(LARGEST).size >= 1
+
+
+def test_a_window_has_pairs_from_everywhere_and_its_place_changes_every_epoch():
+    lengths = np.full(40 * BLOCK, 7, dtype=np.int32)
+    order = BatchOrder(lengths, lengths, batch_tokens=7 * 512, seed=3, window=10 * BLOCK)
+    per_window, num_windows = 20, 4
+    assert order.batches_per_epoch == per_window * num_windows
+    epochs = []
+    for epoch in range(6):
+        steps = range(epoch * order.batches_per_epoch, (epoch + 1) * order.batches_per_epoch)
+        rows = np.stack([order.rows(step) for step in steps]).reshape(num_windows, -1)
+        epochs.append([frozenset((some // BLOCK).tolist()) for some in rows])
+    assert {len(blocks) for blocks in epochs[0]} == {10}
+    assert all(min(blocks) < 15 and max(blocks) >= 25 for blocks in epochs[0])
+    assert all(set(windows) == set(epochs[0]) for windows in epochs)
+    assert len({tuple(windows) for windows in epochs}) > 1
+
+
+def test_a_corpus_of_one_window_has_the_order_of_earlier_versions():
+    drawn = np.random.Philox(key=np.array([3, 4], dtype=np.uint64)).random_raw(2 * 3_011)
+    lengths = (drawn.reshape(2, -1) % 37 + 1).astype(np.int32)
+    for window in (None, 3_011):
+        order = BatchOrder(*lengths, batch_tokens=401, seed=9, window=window)
+        assert order.batches_per_epoch == 150
+        rows = np.concatenate([order.rows(step) for step in range(300)])
+        digest = hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()
+        assert digest == "486a4b678c392aded4f325ee433a568159b58312e5ef9b80baf5790600c34a0c"
+
+
+@pytest.mark.parametrize(("window", "filled"), [(None, 0.93), (4_096, 0.90)])
+def test_neighbours_are_alike_so_that_little_is_padded(window, filled):
     random = np.random.default_rng(2)
     targets = random.integers(5, 60, size=9_973).astype(np.int32)
     sources = (targets * random.normal(1.0, 0.2, size=targets.size)).clip(1).astype(np.int32)
-    order = BatchOrder(sources, targets, batch_tokens=1_009, seed=1)
+    order = BatchOrder(sources, targets, batch_tokens=1_009, seed=1, window=window)
     padded = sum(
         lengths[rows].max() * rows.size
         for rows in map(order.rows, range(order.batches_per_epoch))
         for lengths in (sources, targets)
     )
-    assert (sources.sum() + targets.sum()) / padded > 0.93
+    assert (sources.sum() + targets.sum()) / padded > filled
 
 
 def test_order_of_no_pairs_is_refused():
@@ -188,8 +240,8 @@ def test_target_is_shifted_right_and_both_sides_are_padded(tmp_path):
 def test_validation_sees_every_pair_once_in_the_same_order(tmp_path_factory, corpus, batch_tokens):
     store = make_store(tmp_path_factory.mktemp("valid") / "s.arrow", *corpus)
     batches = list(valid_batches(store, batch_tokens, pad_id=PAD, bos_id=BOS))
-    rows = [row for batch in batches for row in batch.rows]
-    assert sorted(rows) == list(range(len(store)))
+    rows = np.array([row for batch in batches for row in batch.rows])
+    assert sorted(rows.tolist()) == list(range(len(store)))
     assert (np.diff(store.target_lengths[rows]) >= 0).all()
     assert sum(batch.num_target_tokens for batch in batches) == store.target_lengths.sum()
     assert all(len(batch.rows) == 1 or batch.target_out.numel() <= batch_tokens for batch in batches)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.config import Config
+from clearhead.config import Config, TrainConfig
+from clearhead.data.batches import BLOCK
 from clearhead.data.clean import CleaningReport, normalized_key
 from clearhead.data.prepare import open_prepared, prepare
 from clearhead.errors import ConfigError, DataError
@@ -47,6 +48,20 @@ def config_of(*, tokenizer=None, decode=None, seed=1, **data) -> Config:
 
 def texts_of(store) -> list[tuple[str, str]]:
     return [(store.source(row), store.target(row)) for row in range(len(store))]
+
+
+def test_data_of_more_pairs_than_a_window_has_the_window_in_its_report(tmp_path, monkeypatch):
+    path = write_tsv(tmp_path / "pairs.tsv", sentences(1_500))
+    settings = {"pairs": [path], "valid_size": 100}
+    whole = prepare(config_of(**settings), tmp_path / "whole" / "data")
+    assert "window" not in whole.report
+    monkeypatch.setattr("clearhead.data.prepare.WINDOW", 1_100)
+    cut = prepare(config_of(**settings), tmp_path / "cut" / "data")
+    assert cut.report["window"] == 1_100
+    orders = [data.order(TrainConfig(batch_tokens=997)) for data in (whole, open_prepared(tmp_path / "cut" / "data"))]
+    firsts = [{row // BLOCK for step in range(3) for row in order.rows(step).tolist()} for order in orders]
+    assert firsts[0] == {0, 1}
+    assert len(firsts[1]) == 1
 
 
 def assert_counts_add_up(report) -> None:
@@ -378,7 +393,7 @@ def test_pairs_with_too_many_tokens_are_dropped_and_counted_on_both_sets(tmp_pat
     assert prepared.report["train"]["examples"]["too_many_tokens"] == [f"{tmp_path / 'p.tsv'}:54"]
     assert prepared.report["valid"]["dropped"]["too_many_tokens"] == 1
     assert len(prepared.train) == 53
-    assert max(prepared.train.source_lengths.max(), prepared.train.target_lengths.max()) <= 31
+    assert max(prepared.train.source_lengths[:].max(), prepared.train.target_lengths[:].max()) <= 31
 
 
 def test_captions_are_all_accounted_for(tmp_path, data_dir):
@@ -413,7 +428,7 @@ def test_augmented_copies_follow_the_original_pairs_and_are_counted(tmp_path):
     assert len(copies) == sum(augmented.report["augmented"].values())
     assert min(augmented.report["augmented"].values()) > 0
     assert len({*copies} & {*kept}) <= augmented.report["augmented"]["another number"]  # another line may have it
-    assert max(augmented.train.source_lengths) <= 50  # of joined ones some were too long
+    assert max(augmented.train.source_lengths[:]) <= 50  # of joined ones some were too long
     assert "augmented" not in plain.report
     assert augmented.tokenizer.sha256 == plain.tokenizer.sha256
     assert texts_of(augmented.valid) == texts_of(plain.valid)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.data import store as store_module
-from clearhead.data.store import PairStore, StoreWriter
+from clearhead.data.store import ListLengths, PairStore, RowWeights, StoreWriter, _Lists
 from clearhead.errors import DataError
 
 
@@ -32,9 +32,9 @@ def test_pair_store_round_trips_over_any_number_of_record_batches(tmp_path, coun
     rows = example_rows(count)
     store = write(tmp_path / "s.arrow", rows)
     assert len(store) == count
-    assert store.source_lengths.tolist() == [len(row[2]) for row in rows]
-    assert store.target_lengths.tolist() == [len(row[3]) for row in rows]
-    assert store.source_lengths.dtype == store.target_lengths.dtype == np.int32
+    assert store.source_lengths[:].tolist() == [len(row[2]) for row in rows]
+    assert store.target_lengths[:].tolist() == [len(row[3]) for row in rows]
+    assert store.source_lengths[:].dtype == store.target_lengths[:].dtype == np.int32
     for n in {*range(min(count, 11)), *range(max(0, count - 3), count), *range(0, count, 487)}:
         assert store.source(n) == rows[n][0]
         assert store.target(n) == rows[n][1]
@@ -82,7 +82,7 @@ def test_ids_are_views_of_the_mapped_file(tmp_path):
 
 def test_lines_of_a_megabyte_fit(tmp_path):
     store = write(tmp_path / "s.arrow", [("x" * 1_000_003, "y", [5] * 300_007, [1])] * 37)
-    assert store.source_lengths.tolist() == [300_007] * 37
+    assert store.source_lengths[:].tolist() == [300_007] * 37
     assert len(store.source(36)) == 1_000_003
 
 
@@ -139,3 +139,23 @@ def test_full_disk_is_a_clear_error():
 
     with pytest.raises(DataError, match=r"cannot write /dev/full.*No space left"), StoreWriter("/dev/full") as writer:
         fill(writer)
+
+
+@given(st.lists(st.integers(0, 9), max_size=31), st.data())
+def test_lengths_of_any_rows_are_those_of_the_lists(sizes, data):
+    cut = data.draw(st.integers(0, len(sizes)))
+    arrays = [pa.array([[7] * size for size in some], pa.list_(pa.int32())) for some in (sizes[:cut], sizes[cut:])]
+    lengths = ListLengths([_Lists(array) for array in arrays], [0, cut, len(sizes)])
+    rows = data.draw(st.lists(st.sampled_from(range(len(sizes))), max_size=40)) if sizes else []
+    assert lengths[np.array(rows, dtype=np.int64)].tolist() == [sizes[row] for row in rows]
+    assert lengths[::2].tolist() == sizes[::2]
+    assert lengths.sum() == sum(sizes)
+    for row in (-1, len(sizes)):
+        with pytest.raises(IndexError, match=f"not among the {len(sizes)} of"):
+            lengths[np.array([*rows, row])]
+
+
+def test_weights_of_rows_are_those_of_their_runs():
+    weights = RowWeights([[3, 2], [1, 4], [5, 1]])
+    assert weights[np.array([6, 0, 1, 2, 5])].tolist() == [5, 3, 3, 1, 1]
+    assert len(weights) == 7

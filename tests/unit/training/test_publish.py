@@ -66,7 +66,7 @@ def test_the_model_says_how_it_was_made(finished_run):
     for name in ("bleu_signature", "chrf_signature"):
         assert info["metrics"][name].replace("|", r"\|") in card  # which stays in its cell
     assert "| golden sentences | words of its vocabulary |" in card
-    longest = max(open_prepared(finished_run / "data").train.source_lengths)  # of 189 lines
+    longest = max(open_prepared(finished_run / "data").train.source_lengths[:])  # of 189 lines
     assert f"| training lines | 99.9 % of at most {longest} tokens, 0.0 % of several sentences |" in card
 
 
