@@ -284,6 +284,7 @@ def _end(session: Review) -> None:
     files, left = session.files, len(session) - session.num_done
     if session.problem:
         raise DataError(session.problem)
+    files.require_unchanged()
     if left or not files.is_in_place:
         more = f"{left:,} left; " if left else ""
         notice(f"wrote {files.output}; {more}the same command continues from {files.journal}")

@@ -411,6 +411,15 @@ def test_an_interrupted_end_says_where_the_changes_are(catalogue, models, monkey
     assert journal.exists()
 
 
+def test_a_document_changed_outside_is_no_saved_one_at_the_end(catalogue, models, monkeypatch):
+    monkeypatch.setattr("clearhead.cli.review._wait", lambda: catalogue.write_text(CATALOGUE, encoding="utf-8"))
+    ended = CliRunner().invoke(main.app, ["review", str(catalogue), str(models["de-en"]), "--port", "0"])
+    assert ended.exit_code == 1
+    assert f"{catalogue} was changed by another program; it is not overwritten" in str(ended.exception)
+    assert f"wrote {catalogue}" not in ended.stderr
+    assert catalogue.read_text(encoding="utf-8") == CATALOGUE
+
+
 def test_a_document_of_one_language_needs_an_output(started, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("<p>Hund</p>", encoding="utf-8")
