@@ -27,12 +27,14 @@ class SuggestionFile:
         most: Maximum number of suggestions.
 
     Raises:
-        ConfigError: If the file holds anything besides suggestions, which the next one would remove.
+        ConfigError: If the file is no `.tmx`, or holds anything besides suggestions, which the next one would remove.
         DataError: If it cannot be read, or its directory cannot be written to.
     """
 
     def __init__(self, path: Path, languages: tuple[str, str], most: int) -> None:
         self.path, self.languages, self.most = path, languages, most
+        if path.suffix.lower() != ".tmx":
+            raise ConfigError(f"suggestions are written as TMX; name a file that ends in .tmx, not {path}")
         self._lock = Lock()
         self._state: FileState | None = None
         self._pairs: dict[tuple[str, str], None] = {}
@@ -98,7 +100,7 @@ class SuggestionFile:
         self._state = state
 
     def _write(self, path: str, pairs: dict[tuple[str, str], None]) -> None:
-        write_tmx(path, (SentencePair(*pair, origin="") for pair in pairs), self.languages)
+        write_tmx(path, (SentencePair(*pair, origin="the suggestion") for pair in pairs), self.languages)
 
     def _holds_suggestions_alone(self) -> bool:
         with tempfile.TemporaryDirectory() as directory:

@@ -44,8 +44,8 @@ def test_suggestions_are_stored_once_and_line_by_line(path):
         ("eins\n \ndrei", "one\ntwo\nthree", "a line of q or s is empty"),
         (" ", "one", "q and s have 0 and 1 lines"),
         (" ", " ", "a line of q or s is empty"),
-        ("a\x01b", "one", "Invalid request: "),
-        ("\ud800", "one", "Invalid request: "),
+        ("a\x01b", "one", r"Invalid request: the suggestion: the source holds U\+0001 at character 2"),
+        ("\ud800", "one", r"Invalid request: the suggestion: the source holds U\+D800"),
     ],
 )
 def test_a_suggestion_that_cannot_be_stored_is_refused_and_changes_nothing(path, source, target, message):
@@ -55,6 +55,13 @@ def test_a_suggestion_that_cannot_be_stored_is_refused_and_changes_nothing(path,
     with pytest.raises(HTTPError, match=message):
         file.add(source, target)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["s.sqlite", "s.txt", "s"])
+def test_a_file_that_is_no_tmx_by_its_name_is_refused(tmp_path, name):
+    with pytest.raises(ConfigError, match=r"name a file that ends in \.tmx"):
+        SuggestionFile(tmp_path / name, LANGUAGES, 5)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_file_takes_no_more(path):
