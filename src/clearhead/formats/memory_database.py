@@ -82,7 +82,7 @@ def opened_memory(
         DataError: If it cannot be read, is damaged or no memory, or of another version.
     """
     if not os.path.isfile(path):
-        raise DataError(f"cannot read {path}: there is no such file, or it is a pipe")
+        raise DataError(f"cannot read {path}: there is no such file, or it is a directory or a pipe")
     with database_errors(path):
         mode = "rw" if os.access(path, os.W_OK) else "ro"
         database = connected(f"{Path(path).absolute().as_uri()}?mode={mode}", uri=True)
