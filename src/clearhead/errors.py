@@ -7,7 +7,7 @@ ClearheadError
 ├── DataError         a text file, a corpus or a line of text cannot be used
 ├── ModelError        a model directory is damaged, mixed, or in another format
 ├── CheckpointError   a run directory cannot be resumed or saved
-├── TrainingError     training stopped: loss or gradient not finite, or the loss exploded
+├── TrainingError     training stopped: it diverged, the device has too little memory, or a worker was lost
 └── DeviceError       the requested device is not available
 
 The command line prints the message and exits with status 1; any other exception is a bug and shows a traceback.
@@ -46,7 +46,7 @@ class CheckpointError(ClearheadError):
 
 
 class TrainingError(ClearheadError):
-    """Training stopped because the loss or the gradient is not finite, or the loss exploded."""
+    """Training stopped because it diverged, the device ran out of memory, or another worker was lost."""
 
 
 class DeviceError(ClearheadError):

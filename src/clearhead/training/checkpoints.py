@@ -31,6 +31,7 @@ from clearhead.errors import CheckpointError, ModelError
 from clearhead.files import file_sha256, new_directory, read_json, write_json
 from clearhead.files.tensors import read_weights, write_weights
 from clearhead.runtime.version import full_version
+from clearhead.training.divergence import Divergence
 from clearhead.training.log import Amount, Count, Window
 
 CHECKPOINT_FORMAT = 4
@@ -79,6 +80,7 @@ class TrainingState:
     precision: str = ""
     """Precision in which matrix products were computed, `fp32` or `bf16`."""
     window: Window = field(default_factory=Window)
+    divergence: Divergence = field(default_factory=Divergence)
     imported_from: dict[str, Any] | None = None
     """What the initial model records about the library it was imported from; None if it was not imported."""
 
@@ -128,8 +130,10 @@ class TrainingState:
             if version != CHECKPOINT_FORMAT:
                 raise TypeError(f"format_version = {version!r}")
             fields.setdefault("imported_from", None)
-            best, window = fields["best"], fields["window"]
-            for part, kind in ((fields, cls), (window, Window), *(((best, Best),) if best is not None else ())):
+            fields.setdefault("divergence", asdict(Divergence()))  # older clearheads ended at the first wrong step
+            best, window, divergence = fields["best"], fields["window"], fields["divergence"]
+            parts = (fields, cls), (window, Window), (divergence, Divergence)
+            for part, kind in (*parts, *(((best, Best),) if best is not None else ())):
                 if part.keys() != kind.__dataclass_fields__.keys():
                     raise TypeError(f"its fields must be {', '.join(kind.__dataclass_fields__)}")
             state = _STATE.validate_python(fields)
@@ -335,6 +339,30 @@ class Checkpoints:
             else:
                 good.append(path)
         return good[-count:]
+
+    def good(self, step: int, *, last: int) -> int:
+        """Return the step of the best checkpoint, or of the last if that is damaged."""
+        if trouble := self.trouble(self.path(step)):
+            self.notice(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
+            return last
+        return step
+
+    def good_before(self, step: int, best: Best | None, *, multiple_of: int) -> int | None:
+        """Return the step of the newest undamaged checkpoint up to a step; None if none is left.
+
+        Checkpoints that an interruption or the time limit added are left out, as in `last`.
+
+        Args:
+            step: Optimiser steps.
+            best: The best validation, whose checkpoint counts as a regular one.
+            multiple_of: Optimiser steps between regular checkpoints.
+        """
+        for path in reversed(self.paths()):
+            number = _step(path)
+            is_regular = number % multiple_of == 0 or (best is not None and number == best.step)
+            if 0 < number <= step and is_regular and self.trouble(path) is None:
+                return number
+        return None
 
     def prune(self, keep: int, *, best_step: int | None, multiple_of: int) -> None:
         """Delete all checkpoints except the best one and the newest `keep` checkpoints counted by `last`.

@@ -130,6 +130,7 @@ def report_end(
     )
     may_start = config.from_model is None and not data.tokenizer.language_tags
     judgement += usable_lines(samples.chrfs, data.report["languages"], may_start=may_start)
+    judgement += state.divergence.lines()
     valid = [record for record in records if record["split"] == "valid"]
     if is_unchanged:
         found_out = unchanged(valid) if state.step else None

@@ -109,12 +109,25 @@ class MetricsLog:
     def __init__(self, run: Path, *, step: int, validated_step: int) -> None:
         from tensorboardX import SummaryWriter
 
-        path = run / "metrics.jsonl"
-        last = {"train": step, "valid": validated_step}
-        kept = [record for record in read_metrics(path) if record["step"] <= last.get(record["split"], 0)]
-        write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
-        self._file = path.open("a", encoding="utf-8")
+        self._path = run / "metrics.jsonl"
+        self._cut(step, validated_step)
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
+
+    def _cut(self, step: int, validated_step: int) -> None:
+        last = {"train": step, "valid": validated_step}
+        kept = [record for record in read_metrics(self._path) if record["step"] <= last.get(record["split"], 0)]
+        write_text(self._path, "".join(json.dumps(record) + "\n" for record in kept))
+        self._file = self._path.open("a", encoding="utf-8")
+
+    def go_back(self, *, step: int, validated_step: int) -> None:
+        """Remove the records after a step to which the run goes back; TensorBoard keeps its curves.
+
+        Args:
+            step: As for the log itself.
+            validated_step: Likewise.
+        """
+        self._file.close()
+        self._cut(step, validated_step)
 
     def write(self, split: str, step: int, **values: float | str) -> None:
         """Append one record to the file, and its numbers to TensorBoard."""
@@ -137,3 +150,6 @@ class NoLog:
 
     def write(self, split: str, step: int, **values: float | str) -> None:
         """Discard one record."""
+
+    def go_back(self, *, step: int, validated_step: int) -> None:
+        """Remove nothing."""

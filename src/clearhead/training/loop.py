@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,10 +18,11 @@ from clearhead.config import Config
 from clearhead.data.batches import BatchOrder
 from clearhead.data.prepare import Prepared
 from clearhead.errors import TrainingError
-from clearhead.files.tensors import average_weights, load_tensors, load_weights, model_tensors
+from clearhead.files.tensors import load_tensors, load_weights, model_tensors
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
-from clearhead.training.distributed import LostWorkerError, Workers, part_like, whole_tensors
+from clearhead.training.distributed import Workers, part_like, whole_tensors
+from clearhead.training.divergence import DivergenceError, Return, write_skipped
 from clearhead.training.log import MetricsLog, NoLog, Window
 from clearhead.training.optimizer import build_optimizer, load_optimizer_state, optimizer_state
 from clearhead.training.outcome import FEWEST_DECIDING
@@ -98,7 +98,8 @@ class Loop:
         self.attention_log = AttentionLog(self.run, self.data.valid, config.model)
         self._measured_on = measured_on(self.data.report, config.train.validate_sentences, config.decode)
         self._saved_at = 0.0  # seconds of training
-        self._best: Validation | None = None  # validation of `state.best`, if this process measured it
+        self.best: Validation | None = None
+        """Validation of `state.best`, if this process measured it."""
         self._is_stopped = False  # whether some worker was asked to stop before the last step ended
         self._unread_seconds = 0.0  # of steps whose measurements were not read yet
         self._alignment: float | None = None  # of the last step, see `StepResult`
@@ -143,6 +144,14 @@ class Loop:
             path: Directory of the checkpoint.
             state: State read from it.
         """
+        now = self.state
+        for line in state.computed_otherwise(now):
+            self.display.say(line)
+        self._load(path, state)
+        self.start -= state.elapsed
+        self._saved_at = state.elapsed
+
+    def _load(self, path: Path, state: TrainingState) -> None:
         if self.workers.is_sharding:
             self._take(self.checkpoints.tensors(path, "model.safetensors"), origin=str(path))
         else:
@@ -150,11 +159,7 @@ class Loop:
         if state.step:  # before the first step an optimiser has no state
             load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
         now = self.state
-        for line in state.computed_otherwise(now):
-            self.display.say(line)
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
-        self.start -= state.elapsed
-        self._saved_at = state.elapsed
 
     @property
     def last_validation(self) -> int:
@@ -165,7 +170,7 @@ class Loop:
         """Train until an end condition is met, and return its name.
 
         Raises:
-            TrainingError: If the loss or gradient is not finite, the loss exploded, or the device runs out of memory.
+            TrainingError: If the run diverges and cannot go back, or the device runs out of memory.
             CheckpointError: If a checkpoint cannot be written.
             KeyboardInterrupt: After Ctrl-C, once the state is saved.
             SystemExit: After SIGTERM, once the state is saved.
@@ -183,9 +188,15 @@ class Loop:
             before = time.monotonic()
             number = self.state.step + 1
             rate = learning_rate(number, train, d_model=self.config.model.d_model, progress=self.state.progress(train))
+            rate *= self.state.divergence.rate_factor
             self.workers.begin("a step")
-            with self._explained():
-                tokens = self.steps.make(number, rate)
+            try:
+                tokens = self.steps.make(number, rate, left_out=self.state.divergence.left_out(number))
+            except torch.OutOfMemoryError:
+                raise TrainingError(
+                    f"the device ran out of memory at step {number}; lower train.micro_batch_tokens "
+                    f"({self.steps.micro_batch_tokens}), and run the command again"
+                ) from None
             if is_first and self.steps.form == "compiled":
                 self.display.say(f"compiled the training step in {time.monotonic() - before:.0f} s")
                 begun, first = time.monotonic(), number
@@ -195,25 +206,19 @@ class Loop:
             self._tick()
             self._unread_seconds += time.monotonic() - before
             is_recorded = self.state.step % _STEPS_BETWEEN_RECORDS == 0
-            if is_recorded or self.steps.form == "padded":
-                self._read()
-                self._show()
-            if is_recorded:
-                self._record(log, rate)
-
-            if not is_timed and (seconds := time.monotonic() - begun) >= _TIMED_AGAIN:
-                is_timed = True
-                per_step = seconds / (self.state.step - first)
-                left = self.state.seconds_left(train, per_step)
-                self.display.say(
-                    f"timed again: about {self.state.step + int(left / per_step):,} steps in all, {done_by(left)}"
-                )
-            is_last = self.state.ended_by(train) is not None
-            best = self._validate(log) if is_last or self.state.step % train.validate_every == 0 else None
-            is_regular = self.state.step % train.checkpoint_every == 0
-            is_due = self.state.elapsed - self._saved_at > 60 * train.checkpoint_minutes
-            if best or is_due or is_regular or self.state.ended_by(train) or self._is_to_stop:
-                self._save(best)
+            try:
+                if is_recorded or self.steps.form == "padded":
+                    self._read()
+                    self._show()
+                if is_recorded:
+                    self._record(log, rate)
+                if not is_timed and (seconds := time.monotonic() - begun) >= _TIMED_AGAIN:
+                    is_timed = True
+                    self._time_again(seconds / (self.state.step - first))
+                self._validate_and_save(log)
+            except DivergenceError as error:
+                self._go_back(error, log)
+                begun, first = time.monotonic(), self.state.step
             if self._is_to_stop:
                 self.checkpoints.wait()
                 self.display.say(f"stopped after step {self.state.step:,}; the same command continues from there")
@@ -229,78 +234,68 @@ class Loop:
         self.stop.end_at_once()  # the state is saved
         return ended_by
 
-    def publish_best(self, side_files: SideFilesOf | None = None) -> tuple[Validation, Translator | None]:
-        """Publish the best checkpoint, or the average of the last ones if it validates better (paper section 6.1).
+    def _time_again(self, per_step: float) -> None:
+        left = self.state.seconds_left(self.config.train, per_step)
+        self.display.say(f"timed again: about {self.state.step + int(left / per_step):,} steps in all, {done_by(left)}")
 
-        Args:
-            side_files: Function that returns the side files of the model; without it, there are none.
+    def _validate_and_save(self, log: MetricsLog | NoLog) -> None:
+        """Validate the model and save a checkpoint, if they are due after this step."""
+        train, step = self.config.train, self.state.step
+        is_last = self.state.ended_by(train) is not None
+        best = self._validate(log) if is_last or step % train.validate_every == 0 else None
+        is_due = self.state.elapsed - self._saved_at > 60 * train.checkpoint_minutes
+        is_regular = step % train.checkpoint_every == 0
+        if best or is_due or is_regular or self.state.ended_by(train) or self._is_to_stop:
+            self._save(best)
+
+    def _go_back(self, error: DivergenceError, log: MetricsLog | NoLog) -> None:
+        """Continue from the last checkpoint before the trouble, at a lower rate and without the batches of that time.
+
+        That checkpoint is written again with this decision, and later ones are deleted.
+
+        Raises:
+            TrainingError: If the run did so before, or has no such checkpoint.
         """
-        best = self.state.best
-        assert best is not None, "training ends with a validation"
-        # One worker decides: a directory shared by several machines may not look the same to all of them at once.
-        told = json.dumps(self._to_publish(best.step)) if self.workers.is_first else None
-        step, last = json.loads(self.workers.tell("to publish", told))
-        path, chosen = self.checkpoints.path(step), _named(step)
-        made_by = path  # the checkpoint whose steps and time the model records
-        paths = [self.checkpoints.directory / name for name in last]
-        weights, validation = None, self._best if step == best.step else None
-        if validation is None:  # not by this process: measure again, to compare it with the average
-            weights = self.checkpoints.tensors(path, "model.safetensors")
-            validation = self._validated(weights)
-        if len(paths) > 1:
-            self.display.stage("averaging checkpoints", 0)
-            average = average_weights(path / "model.safetensors" for path in paths)  # holds one checkpoint at a time
-            averaged = self._validated(average)
-            if is_better(averaged, validation):
-                weights, validation, made_by = average, averaged, paths[-1]
-                chosen = "average of " + ", ".join(path.name for path in paths)
-        best_weights = weights or self.checkpoints.tensors(path, "model.safetensors")
-        state = self.checkpoints.state(made_by)
-        return validation, self._publish(best_weights, validation, chosen, state, side_files)
-
-    def _to_publish(self, step: int) -> tuple[int, list[str]]:
-        """Return the step of the best checkpoint (of the last, if that is damaged), and the checkpoints to average."""
-        train = self.config.train
-        last = self.checkpoints.last(train.average_last, multiple_of=train.checkpoint_every)
-        return self._good(step), [path.name for path in last]
-
-    def _good(self, step: int) -> int:
-        """Return the step of the best checkpoint, or of the last if that is damaged."""
-        if trouble := self.checkpoints.trouble(self.checkpoints.path(step)):
-            self.display.say(f"the best checkpoint, of step {step:,}, is damaged ({trouble}); using the last one")
-            return self.state.step
-        return step
+        train, elapsed, divergence = self.config.train, self.state.elapsed, self.state.divergence
+        is_first, told, every = self.workers.is_first, None, train.checkpoint_every
+        if is_first:
+            told = json.dumps(self.checkpoints.good_before(error.good_until, self.state.best, multiple_of=every))
+        step = json.loads(self.workers.tell(f"good before {error.last}", told))
+        if step is None or divergence.went_back is not None:
+            raise error.final(divergence, train, self.config.model.d_model, self.run)
+        if is_first:
+            order = self.data.order(train)  # a thread may be using the other one
+            pairs = write_skipped(self.run, self.data.train, order, error.first, error.last)
+            self.display.say(f"{error.going_back(step)} ({pairs})")
+        path = self.checkpoints.path(step)
+        self._load(path, self.checkpoints.state(path))
+        self.steps.reload()
+        self.state.divergence.went_back = Return(step, error.first, error.last)
+        self.state.elapsed, self.best, self._unread_seconds = elapsed, None, 0.0
+        self._save(None)
+        log.go_back(step=step, validated_step=self.last_validation)
+        if is_first:
+            self.attention_log.cut(self.last_validation)
 
     def _read(self) -> None:
         """Add the measurements of the steps since the last call to the window; a GPU is waited for.
 
         Raises:
-            TrainingError: If one of them went wrong; it and those after it have not moved the weights.
+            DivergenceError: If the run diverged.
         """
-        start = time.monotonic()
-        with self._explained():
-            results = self.steps.results()
+        start, divergence = time.monotonic(), self.state.divergence
+        results = self.steps.results()
         seconds, self._unread_seconds = self._unread_seconds + time.monotonic() - start, 0.0
-        for result in results:
-            self.state.window.add(result, seconds / len(results))
-            self._alignment = result.alignment
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Add to the error of a failed step what can be done about it."""
-        try:
-            yield
-        except torch.OutOfMemoryError:
-            raise TrainingError(
-                f"the device ran out of memory at step {self.state.step + 1}; lower train.micro_batch_tokens "
-                f"({self.steps.micro_batch_tokens}), and run the command again"
-            ) from None
-        except LostWorkerError:
-            raise
-        except TrainingError as error:
-            good = self.checkpoints.paths()
-            where = f"the last good checkpoint is {good[-1]}" if good else "no checkpoint was written yet"
-            raise TrainingError(f"{error}; {where}") from None
+        for number, result in enumerate(results, start=self.state.step - len(results) + 1):
+            has_diverged = divergence.add(result)
+            trouble = divergence.trouble(result, self.config.model.vocab_size) if divergence.wrong_now else ""
+            if has_diverged:
+                raise DivergenceError(number - divergence.wrong_now + 1, number, trouble)
+            if divergence.is_told(result):
+                self.display.say(f"step {number:,} is skipped: {trouble}")
+            if not result.is_skipped:
+                self.state.window.add(result, seconds / len(results))
+                self._alignment = result.alignment
 
     def _measured(self) -> Validation:
         self.workers.begin("a validation")
@@ -311,7 +306,8 @@ class Loop:
             self.attention_log.add(model, self.state.step)
         return measure(model, self.data, self.config, self.workers)
 
-    def _validated(self, weights: Mapping[str, Tensor]) -> Validation:
+    def validated(self, weights: Mapping[str, Tensor]) -> Validation:
+        """Return the validation of weights, by name."""
         return validate_weights(weights, self.data, self.config, self.device, self.workers, self.own)
 
     def _validate(self, log: MetricsLog | NoLog) -> Validation | None:
@@ -345,27 +341,27 @@ class Loop:
         best = self.state.best
         if best is None or best.measured_on == self._measured_on:
             return
-        told = str(self._good(best.step)) if self.workers.is_first else None
+        told = str(self.checkpoints.good(best.step, last=self.state.step)) if self.workers.is_first else None
         step = int(self.workers.tell("best to measure", told))
         self.display.say(
             f"the best so far, of step {step:,}, is validated again: its scores are of other sentences or settings"
         )
         self.workers.begin("a validation")
         weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
-        validation = self._validated(weights)
+        validation = self.validated(weights)
         self._tick()
         self._log_validation(log, step, validation)
         self._keep_best(step, validation)
 
     def _keep_best(self, step: int, validation: Validation) -> None:
-        self._best = validation
+        self.best = validation
         self.state.best = Best(step, validation.bleu, validation.nll, validation.chrf, self._measured_on)
 
     def _log_validation(self, log: MetricsLog | NoLog, step: int, validation: Validation) -> None:
         elapsed = round(self.state.elapsed, 3)
         log.write("valid", step, measured_on=self._measured_on, **validation.record, elapsed=elapsed)
 
-    def _publish(
+    def publish(
         self,
         weights: dict[str, Tensor],
         validation: Validation,
@@ -393,7 +389,7 @@ class Loop:
         self._saved_at = self.state.elapsed
         self._prune()
         if best and self.state.ended_by(self.config.train) is None:  # at the end, `publish_best` follows
-            self._publish(weights, best, _named(self.state.step), self.state)
+            self.publish(weights, best, named(self.state.step), self.state)
 
     def _prune(self) -> None:
         if not self.workers.is_first:
@@ -415,12 +411,15 @@ class Loop:
             lr=rate,
             grad_norm=window.grad_norm,
             **({} if self._alignment is None else {"alignment": self._alignment}),
+            **self.state.divergence.record,
             tokens_per_second=round(speed, 1),
             elapsed=round(self.state.elapsed, 3),
         )
 
     def _show(self) -> None:
         window, train = self.state.window, self.config.train
+        if not window.steps:  # the steps since the last record were skipped
+            return
         self.display.training(
             step=self.state.step,
             progress=self.state.progress(train),
@@ -443,6 +442,6 @@ class Loop:
         return self._is_stopped if self.workers.count > 1 else self.stop.received is not None
 
 
-def _named(step: int) -> str:
+def named(step: int) -> str:
     """Return the name of the weights of a step."""
     return f"step {step}" if step else UNCHANGED

@@ -234,7 +234,8 @@ class Muon(torch.optim.Optimizer):
                 momenta[parameter.shape].append(self.state[parameter]["momentum"])
                 gradients[parameter.shape].append(parameter.grad)
         rounded = self.rounded and any(has_fast_bf16(shape[0].device) for shape in momenta.values())
-        directions = (self.compiled or muon_directions)([*momenta.values()], [*gradients.values()], rounded)
+        tensors = [*momenta.values()], [*gradients.values()]
+        directions = (self.compiled or muon_directions)(*tensors, rounded, self.found_inf)
         for (shape, parameters), straight in zip(by_shape.items(), directions, strict=True):
             size, rate = _ADAM_SIZE * max(shape) ** 0.5, group["lr"]
             if self.found_inf is not None:
@@ -260,7 +261,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def muon_directions(
-    momenta: list[list[Tensor]], gradients: list[list[Tensor]], rounded: bool
+    momenta: list[list[Tensor]],
+    gradients: list[list[Tensor]],
+    rounded: bool,
+    found_inf: Tensor | None = None,
 ) -> Iterator[Float[Tensor, "count rows columns"]]:
     """Add gradients to momenta in place, and yield the directions of the matrices of each shape, one after another.
 
@@ -268,10 +272,16 @@ def muon_directions(
         momenta: Momenta of the matrices of each shape.
         gradients: Their gradients.
         rounded: As for `orthogonalised`.
+        found_inf: 1 if the momenta are to stay as they are, whatever is in the gradients; see `move_by_adam`.
     """
     for of_shape, added in zip(momenta, gradients, strict=True):
-        torch._foreach_mul_(of_shape, _MOMENTUM)
-        torch._foreach_add_(of_shape, added)
+        if found_inf is None:
+            torch._foreach_mul_(of_shape, _MOMENTUM)
+            torch._foreach_add_(of_shape, added)
+        else:
+            moved = torch._foreach_add(torch._foreach_mul(of_shape, _MOMENTUM), added)
+            kept = [torch.where(found_inf > 0, *pair) for pair in zip(of_shape, moved, strict=True)]
+            torch._foreach_copy_(of_shape, kept)
         # Nesterov momentum: look one step ahead.
         ahead = torch._foreach_add(added, of_shape, alpha=_MOMENTUM)
         yield orthogonalised(torch.stack([whole(matrix) for matrix in ahead]), rounded=rounded)

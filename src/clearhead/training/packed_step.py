@@ -1,7 +1,7 @@
 """Asynchronous optimiser steps on a GPU: packed batches, one compiled graph, replayed as CUDA graphs.
 
-The host prepares the next batch while the device computes, and reads the measurements some steps later. A step whose
-loss or gradient is unusable changes no weights, nor does any later step, and the next reading raises the error.
+The host prepares the next batch while the device computes, and reads the measurements some steps later. The device
+itself skips a step whose gradient is not finite or whose loss exploded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clearhead.model.transformer import Transformer
 from clearhead.training.loss import chunked_cross_entropy
 from clearhead.training.optimizer import Muon, compiled_muon_directions
 from clearhead.training.packed_batches import PackedShape, PackedTensors
-from clearhead.training.step import StepResult, model_products, most_nll, random_seed, wrong_step
+from clearhead.training.step import StepResult, model_products, most_nll, random_seed
 
 PRECISIONS = {"cuda": "bf16", "cpu": "fp32", "meta": "fp32"}
 """Precision of matrix products by type of device."""
@@ -98,14 +98,14 @@ class PackedStepper:
         for weight, gradient in zip(weights, self._gradients, strict=True):
             weight.grad = gradient
         self._tokens = torch.ones((), device=self.device)
-        # Loss and nll of the step so far, norm of its gradient, and 1 from the first step that went wrong.
+        # Loss and nll of the step so far, norm of its gradient, and 1 if the step is skipped.
         self._measured = torch.zeros(4, device=self.device)
         *_, self._norm, self._is_wrong = self._measured.unbind()
         self._rate = torch.zeros((), device=self.device)
         for group in optimizer.param_groups:
             group["lr"] = self._rate
         self.optimizer.found_inf = self._is_wrong  # type: ignore[attr-defined]  # nothing moves where it is 1
-        self._unread: list[tuple[int, float, int, Tensor]] = []
+        self._unread: list[tuple[int, Tensor]] = []
         recorder = GraphRecorder(self.device) if self.device.type == "cuda" else None
         self._accumulate = _Repeated(self._add_gradient, recorder, self._computing)
         self._update = _Repeated(self._move, recorder, self._computing)
@@ -123,7 +123,7 @@ class PackedStepper:
 
         Returns:
             On the device, the smoothed loss and the negative log-likelihood, summed over tokens, the norm of the
-            gradient, and 1 if this step or an earlier one went wrong, else 0.
+            gradient, and 1 if the step changed nothing, else 0.
         """
         torch.manual_seed(random_seed(self.config.seed, number))
         self._rate.fill_(rate)
@@ -138,26 +138,19 @@ class PackedStepper:
             self._accumulate()
         self._update()
         measured = self._measured.clone()
-        self._unread.append((number, rate, tokens, measured))
+        self._unread.append((tokens, measured))
         return measured
 
     def results(self) -> list[StepResult]:
-        """Wait for the device, and return the measurements of the steps since the last call.
-
-        Raises:
-            TrainingError: If the loss or gradient of a step is not finite, or the loss exploded. That step and those
-                after it did not change the weights.
-        """
+        """Wait for the device, and return the measurements of the steps since the last call."""
         if not self._unread:
             return []
-        measured = torch.stack([values for *_, values in self._unread]).tolist()
-        results = []
-        for (number, rate, tokens, _), (loss, nll, norm, is_wrong) in zip(self._unread, measured, strict=True):
-            results.append(StepResult(loss / tokens, nll / tokens, norm, tokens))
-            if is_wrong:
-                raise wrong_step(results[-1], number, rate, self.model.config.vocab_size)
+        counts, tensors = zip(*self._unread, strict=True)
         self._unread.clear()
-        return results
+        return [
+            StepResult(loss / tokens, nll / tokens, norm, tokens, is_skipped=bool(is_wrong))
+            for tokens, (loss, nll, norm, is_wrong) in zip(counts, torch.stack(tensors).tolist(), strict=True)
+        ]
 
     def release_optimizer(self) -> None:
         """Undo what this stepper set in the optimiser, so that a padded stepper can use it."""
@@ -178,7 +171,7 @@ class PackedStepper:
         self._norm.copy_(norm)
         nll = self._measured.select(0, 1) / self._tokens
         is_sound = norm.isfinite() & (nll < most_nll(self.model.config.vocab_size))
-        self._is_wrong.copy_(torch.where(is_sound, self._is_wrong, 1.0))
+        self._is_wrong.copy_(is_sound.logical_not())
         if self.config.clip_norm:
             torch._foreach_mul_(self._gradients, (self.config.clip_norm / norm).clamp(max=1.0))
         is_recorded = self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()

@@ -30,6 +30,7 @@ from clearhead.model.own_model import OwnModel
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
 from clearhead.runtime.version import full_version
+from clearhead.training.best_weights import publish_best
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.determinism import deterministic
 from clearhead.training.distributed import Workers, crowding
@@ -208,7 +209,7 @@ def train_from_values(
             with MetricsLog(run, step=loop.state.step, validated_step=loop.last_validation) as log:
                 ended_by = loop.train(log)
                 samples = Samples(loop)
-                validation, translator = loop.publish_best(samples.side_files)
+                validation, translator = publish_best(loop, samples.side_files)
             assert translator is not None, "the first worker publishes"
             found_out = report_end(loop, translator, validation, samples, ended_by)
             workers.wait()
@@ -273,7 +274,7 @@ def _train_with_the_first(workers: Workers, start: float, own: OwnParts) -> Trai
         loop.begin(newest, None)
         with deterministic(device, is_asked_for=config.train.deterministic):
             ended_by = loop.train(NoLog())
-            validation, _ = loop.publish_best()
+            validation, _ = publish_best(loop)
         workers.wait()  # the first worker checks the others' heartbeats until it has written the report
         return TrainResult(run, loop.state.step, ended_by, round(validation.bleu, 2), False)
 

@@ -19,6 +19,7 @@ from clearhead.files import (
     replace_keeping_old,
     temporary_beside,
 )
+from clearhead.training.divergence import SKIPPED_FILE
 from clearhead.training.evaluations import EVALUATIONS_FILE
 
 MODEL_BEFORE = "model-before"
@@ -27,6 +28,7 @@ MODEL_BEFORE = "model-before"
 _OWN_NAMES = {
     *(".lock", "config.toml", "corpus", "data", "tokenizer.json", "checkpoints", "metrics.jsonl", "tensorboard"),
     *("report.html", "explain.html", "verdict.txt", "model", "attention.jsonl", EVALUATIONS_FILE, MODEL_BEFORE),
+    SKIPPED_FILE,
 }
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from clearhead.config import TrainConfig
 from clearhead.data.batches import Batch
 from clearhead.decoding.pytorch.plain_engine import require_searchable
-from clearhead.errors import ConfigError, TrainingError
+from clearhead.errors import ConfigError
 from clearhead.kernels.bf16_linear import bf16_products
 from clearhead.kernels.dropout import drawn_by_row
 from clearhead.kernels.plain_code import plain_code
@@ -47,6 +47,8 @@ class StepResult:
     """Target tokens, not counting padding."""
     alignment: float | None = None
     """Cross-entropy of the guided head's attention per target token with links, in nats; None if no token has any."""
+    is_skipped: bool = False
+    """Whether the step changed nothing, because its gradient was not finite or its loss exploded."""
 
 
 def uses_bf16(config: TrainConfig, device: torch.device) -> bool:
@@ -75,36 +77,11 @@ def model_products(device: torch.device, *, is_bf16: bool) -> AbstractContextMan
 
 
 def most_nll(vocab_size: int) -> float:
-    """Return the negative log-likelihood per token, in nats, from which on a step is refused.
+    """Return the negative log-likelihood per token, in nats, from which on a step is skipped.
 
     A uniform guess costs ln V per token; twice that is worse than no knowledge.
     """
     return 2.0 * math.log(vocab_size)
-
-
-def is_sound(result: StepResult, vocab_size: int) -> bool:
-    """Return whether the gradient of a step is finite and its loss did not explode."""
-    return math.isfinite(result.grad_norm) and result.nll < most_nll(vocab_size)
-
-
-def wrong_step(result: StepResult, number: int, rate: float, vocab_size: int) -> TrainingError:
-    """Return the error of a step that is not sound.
-
-    Args:
-        result: Measurements of the step.
-        number: Optimiser steps, counted from 1.
-        rate: Learning rate of the step.
-        vocab_size: Number of tokens, V.
-    """
-    if math.isfinite(result.nll) and math.isfinite(result.grad_norm):
-        guess = math.log(vocab_size)
-        what = f"the loss exploded to {result.nll:.1f} nats a token, where blind guessing costs {guess:.1f}"
-    else:
-        what = f"the loss is {result.nll} and the gradient's norm {result.grad_norm}"
-    return TrainingError(
-        f"training stopped at step {number}: {what} (learning rate {rate:.2g}); try a lower train.learning_rate, "
-        f"more train.warmup_steps, train.clip_norm = 1, or model.norm = 'pre'"
-    )
 
 
 def random_seed(seed: int, number: int) -> int:
@@ -165,7 +142,7 @@ class Stepper:
         return "bf16" if self.is_bf16 else "fp32"
 
     def step(self, parts: Sequence[Batch], *, number: int, rate: float, tokens: int | None = None) -> StepResult:
-        """Make optimiser step `number`.
+        """Make optimiser step `number`; if its gradient is not finite or its loss exploded, it changes nothing.
 
         The gradient, including that of the alignment loss, is divided by the target tokens of the whole step. So
         neither the division of the step into parts nor the number of workers changes it. Dropout follows from the seed
@@ -180,8 +157,6 @@ class Stepper:
             tokens: Target tokens of the whole step; those of the parts if not given.
 
         Raises:
-            TrainingError: If the loss or gradient is not finite, or the loss exploded; the weights stay as before the
-                step.
             LostWorkerError: If another worker is lost.
         """
         seed = random_seed(self.config.seed, number)
@@ -217,13 +192,13 @@ class Stepper:
             nll += part_nll.item()
         loss, nll, alignment, linked = self.workers.sums(loss, nll, alignment, linked)
         grad_norm = self._clip(self.config.clip_norm or math.inf)
-        result = StepResult(loss / tokens, nll / tokens, grad_norm, tokens, alignment / linked if linked else None)
-        if not is_sound(result, self.model.config.vocab_size):
-            self.optimizer.zero_grad(set_to_none=True)
-            raise wrong_step(result, number, rate, self.model.config.vocab_size)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
+        is_sound = math.isfinite(grad_norm) and nll / tokens < most_nll(self.model.config.vocab_size)
+        of_links = alignment / linked if linked else None
+        result = StepResult(loss / tokens, nll / tokens, grad_norm, tokens, of_links, is_skipped=not is_sound)
+        if is_sound:
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._unread.append(result)
         return result

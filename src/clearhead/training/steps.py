@@ -190,20 +190,20 @@ class Steps:
         """Target tokens computed at once."""
         return self.config.train.micro_batch_tokens
 
-    def make(self, number: int, rate: float) -> int:
+    def make(self, number: int, rate: float, *, left_out: int = 0) -> int:
         """Make optimiser step `number`, and return the target tokens of all workers in it.
 
         Args:
             number: Optimiser steps, counted from 1.
             rate: Learning rate.
+            left_out: Batches before this step's that the run left out.
 
         Raises:
-            TrainingError: If the loss or gradient is not finite, or the loss exploded.
             LostWorkerError: If another worker is lost.
             torch.OutOfMemoryError: If the device runs out of memory.
         """
         while True:
-            parts, tokens = self._batches.of_step(number - 1)
+            parts, tokens = self._batches.of_step(number - 1 + left_out)
             step: Callable[..., object] = self.stepper.step  # takes parts as these batches have them
             try:
                 step(parts, number=number, rate=rate, tokens=tokens)
@@ -216,13 +216,14 @@ class Steps:
             self._begin_again()  # outside of `except`, where the error refers to tensors
 
     def results(self) -> list[StepResult]:
-        """Return the measurements of the steps since the last call; of packed batches, wait for the device.
-
-        Raises:
-            TrainingError: As for `make`.
-        """
+        """Return the measurements of the steps since the last call; of packed batches, wait for the device."""
         earlier, self._earlier = self._earlier, []
         return earlier + self.stepper.results()
+
+    def reload(self) -> None:
+        """Use weights and optimiser state that were loaded since the last step; a CUDA graph has the old addresses."""
+        if self.form != "padded":
+            self._begin_again()
 
     def _begin(self) -> None:
         model, optimizer, config = self.model, self.optimizer, self.config

@@ -19,6 +19,22 @@ def settings(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     return lambda **changes: tiny_settings(tmp_path, changes)
 
 
+@pytest.fixture
+def packed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs on the CPU take packed batches, without a compiler."""
+    from clearhead.training import plan, steps
+    from clearhead.training.packed_step import PackedStepper
+
+    class Uncompiled(PackedStepper):
+        def __init__(self, *parts: Any, is_compiled: bool) -> None:
+            super().__init__(*parts, is_compiled=False)
+
+    for module in (steps, plan):
+        monkeypatch.setattr(module, "is_packed", lambda *_: True)
+    monkeypatch.setattr(steps, "has_triton", lambda: True)
+    monkeypatch.setattr(steps, "PackedStepper", Uncompiled)
+
+
 class Settled(Exception):
     """In the place of the first step of a run."""
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 import torch
+from planted import plant
 from torch import nn
 from torch.distributed import HashStore, TCPStore
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -264,6 +265,25 @@ def test_hung_worker_ends_all_and_the_same_command_resumes(crew, alone, settings
     )
     assert crew("run").codes() == [0, 0]
     assert_same_weights(tmp_path / "run", alone)
+
+
+@posix
+def test_two_workers_of_which_one_has_a_loss_that_is_not_finite_go_back_together(settings, tmp_path, monkeypatch):
+    train = {**TRAIN, "max_steps": 45, "validate_every": 45, "keep_checkpoints": 9, "schedule": "constant"}
+    bad = {7, 39, 40, 41}
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
+    thens = [miss_soon, partial(plant, bad)]
+    firsts = [partial(become_worker_and, rank, 2, store.port, then) for rank, then in enumerate(thens)]
+    arguments = train_arguments(settings(train=train))
+    processes = [start(arguments, log, first) for log, first in zip(logs, firsts, strict=True)]
+    assert [finish(process) for process in processes] == [0, 0], logs[0].read_text()
+    plant(bad, put=monkeypatch.setattr)
+    alone = train_from_values(settings(out=str(tmp_path / "alone"), train=train)).run
+    assert_same_weights(tmp_path / "run", alone, 45)
+    told = logs[0].read_text(encoding="utf-8")
+    assert "step 8 is skipped: the loss is nan" in told
+    assert "the run diverged at step 42" in told
 
 
 @posix
