@@ -39,7 +39,7 @@ ROOMS = {
     "paper": 6_378,
     "pipelines.py": 259,
     "runtime": 320,
-    "serving": 4_312,
+    "serving": 4_720,
     "text": 2_022,
     "tokenizers": 1_115,
     "training": 5_180,

@@ -57,6 +57,7 @@ _SETTINGS = {
     "max_alternatives": 8,
     "max_file_bytes": 0,
     "takes_files": False,
+    "takes_reviews": False,
     "key_required": False,
     "extensions": [],
     "warnings": {name: kind.meaning for name, kind in KINDS.items()},

@@ -121,6 +121,7 @@ def _session(
         ConfigError: If a memory is for other languages, or a setting is impossible.
         DataError: If a memory or terms cannot be read, or the document cannot be written.
     """
+    from clearhead.serving.review_page import page_data
     from clearhead.translation.correction_memory import without
     from clearhead.translation.review import Review
 
@@ -142,7 +143,7 @@ def _session(
             session.save()
             if session.problem:
                 raise DataError(session.problem)
-            yield session, _page(session, languages)
+            yield session, page_data(Path(files.path).name, languages, str(files.output))
         if terms.memory and len(corrections) and str(corrections.path) not in terms.memory:
             command = _merging(terms.memory, corrections.path, languages)
             notice(f"{', '.join(terms.memory)}: only read; write its pairs and those of this review with `{command}`")
@@ -240,19 +241,6 @@ def _translated(
         )
     notice(document_summary(translated, name=files.path))
     return translated
-
-
-def _page(session: Review, languages: tuple[str | None, str | None]) -> dict[str, object]:
-    """Return the data of the page, see `page_response`."""
-    from clearhead.text.languages import is_right_to_left
-
-    directions = ["rtl" if language and is_right_to_left(language) else "ltr" for language in languages]
-    return {
-        "name": Path(session.files.path).name,
-        "languages": languages,
-        "direction": directions,
-        "output": str(session.files.output),
-    }
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,10 @@ from clearhead.cli.options import MEMORY_FILE, Device, OptionGroup, Threads, wit
 from clearhead.cli.rules import refuse_clashes
 from clearhead.errors import ConfigError, DataError
 from clearhead.runtime.installation import pip_install
+
+if TYPE_CHECKING:
+    from clearhead.config import ServeConfig
+    from clearhead.serving.terms_and_memories import Resources
 
 DEMO = "runs/demo"
 
@@ -53,7 +57,7 @@ class AddressOptions(ListenOptions):
 
 
 class ResourceOptions(OptionGroup):
-    """Keys, terms, memories and suggestions of the server."""
+    """Keys, terms, memories, suggestions and reviews of the server."""
 
     keys: Path | None = typer.Option(
         None,
@@ -81,6 +85,13 @@ class ResourceOptions(OptionGroup):
         help="File to which translations are added that users suggest (`/suggest`); use it as a --memory after a "
         "review. NAME=FILE applies to the model or language pair of that name.",
         show_default="suggestions are refused",
+    )
+    reviews: Path | None = typer.Option(
+        None,
+        metavar="DIR",
+        help="Directory of the reviews that users of the page begin of translated files and texts; made if it is "
+        "missing. Reviews stay there until you remove them.",
+        show_default="translations are not reviewed",
     )
 
 
@@ -125,6 +136,7 @@ def serve(
     from clearhead.bundle.model_directory import model_directory
     from clearhead.config import ServeConfig
     from clearhead.runtime.device import resolve_device, return_freed_memory
+    from clearhead.serving.kept_reviews import KeptReviews
     from clearhead.serving.keys import keys_in
     from clearhead.serving.log import log_to_stderr
     from clearhead.serving.models import model_sources
@@ -132,31 +144,38 @@ def serve(
     from clearhead.serving.server import bind
     from clearhead.serving.server import serve as run
     from clearhead.serving.service import Service
-    from clearhead.serving.terms_and_memories import Resources, named_files
 
     config = ServeConfig.from_dict(_values(settings or []), origin="--set")
     sources = model_sources(paths)
     for source in sources:
         model_directory(source.path)  # refused before the port is taken
-    resources = Resources(
-        named_files(files.terms or [], "--terms"),
-        named_files(files.memory or [], "--memory"),
-        named_files(files.suggestions or [], "--suggestions"),
-        max_suggestions=config.max_suggestions,
-    )
+    resources = _resources(files, config)
     read = keys_in(files.keys)
+    reviews = None if files.reviews is None else KeptReviews(files.reviews, config)
     is_apart = can_use_search_process(resolve_device(device))
     log_to_stderr(with_libraries=True)  # in the process that searches as well
     processes = SearchProcesses(config.max_batch, config.max_searches) if is_apart else None
     if is_apart:
         return_freed_memory()  # unlike the process that searches
-    service = Service(sources, config, read, resources, device=device, search_processes=processes)
+    service = Service(sources, config, read, resources, device=device, search_processes=processes, reviews=reviews)
     run(
         service,
         bind(address.host, address.port),
         cors_origins=address.cors or (),
         hosts=address.hosts or (),
         trusted_proxies=address.proxy or (),
+    )
+
+
+def _resources(files: ResourceOptions, config: ServeConfig) -> Resources:
+    """Return the terms, memories and suggestions of the server."""
+    from clearhead.serving.terms_and_memories import Resources, named_files
+
+    return Resources(
+        named_files(files.terms or [], "--terms"),
+        named_files(files.memory or [], "--memory"),
+        named_files(files.suggestions or [], "--suggestions"),
+        max_suggestions=config.max_suggestions,
     )
 
 

@@ -40,6 +40,11 @@ class ServeConfig(Settings):
     """Maximum characters of a term in a request, and of each form of its translation (more: status 400)."""
     max_suggestions: Count = 10_000
     """Maximum number of suggested translations in a file of `--suggestions` (more: status 403)."""
+    max_reviews: Count = 1_000
+    """Maximum number of reviews in the directory of `--reviews`; a client may begin a quarter of them (more: status
+    403)."""
+    max_review_bytes: Count = 50_000_000
+    """Maximum bytes of the files of a review, beyond which it takes no more changes (status 403)."""
     max_request_tokens: Count = 50_000
     """Maximum tokens of a request: its input tokens plus the maximum number of its output tokens (more: status 413).
     For a file the limit is ten times as high."""

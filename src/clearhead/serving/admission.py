@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http import HTTPStatus
-from threading import Condition
+from threading import BoundedSemaphore, Condition
 from typing import Any, TypeVar
 
 from clearhead.config import ServeConfig
@@ -175,6 +175,16 @@ class Admission:
 def _complete(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def acquire(semaphore: BoundedSemaphore, job: Job) -> None:
+    """Acquire a semaphore for a job.
+
+    Raises:
+        HTTPError: If the job's deadline passes while waiting.
+    """
+    while not semaphore.acquire(timeout=min(1.0, max(0.0, job.deadline - time.monotonic()))):
+        job.require_time()
 
 
 class MemoryBudget:

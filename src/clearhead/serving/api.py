@@ -31,6 +31,7 @@ from clearhead.serving.requests import (
     given_terms,
     require_within_limits,
     run_admitted,
+    spend_tokens,
     wait_for_disconnect,
 )
 from clearhead.serving.schemas import (
@@ -233,11 +234,8 @@ class _TranslateWork:
 def _scores(service: Service, choice: Choice, body: ScoreRequest, job: Job) -> list[float]:
     translator = service.translator(choice, job)
     with service.outside_batches(job):
-        parts = translator.pair_encoder.split_sources(body.texts, choice.settings["target_lang"])
         if len(body.texts) == len(body.translations):  # otherwise `Translator.score` below raises the error
-            config = translator.decode_config(choice.settings)
-            ids = translator.pair_encoder.encode(parts, body.translations, config)
-            job.spend(sum(len(tokens) for side in ids for tokens in side))
+            spend_tokens(job, translator, body.texts, body.translations, choice.settings)
         return translator.score(body.texts, body.translations, **choice.settings)
 
 
@@ -245,12 +243,8 @@ def _explanation(service: Service, choice: Choice, body: ExplainRequest, job: Jo
     from clearhead.inspection.explain import explain
 
     translator = service.translator(choice, job)
-    parts = translator.pair_encoder.split_sources([body.text], choice.settings["target_lang"])
-    config = translator.decode_config(choice.settings)
-    sides = translator.pair_encoder.encode(parts, [body.translation or ""], config)
     most = service.config.max_explain_tokens
-    if (longest := max(len(tokens) for side in sides for tokens in side)) > most:
-        raise bad_request(f"a side has {longest} tokens, and at most {most} are explained; split it")
+    spend_tokens(job, translator, [body.text], [body.translation or ""], choice.settings, most)
     with service.outside_batches(job):
         explained = explain(translator, body.text, body.translation, search=body.search, **choice.settings)
         return explained.to_dict(packed=body.packed)

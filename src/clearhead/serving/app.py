@@ -14,10 +14,11 @@ from starlette.types import ASGIApp
 
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.runtime.version import full_version
-from clearhead.serving import api, libretranslate_api
+from clearhead.serving import api, libretranslate_api, review_api
 from clearhead.serving.metrics import CONTENT_TYPE
 from clearhead.serving.middleware import Endpoints, OutermostMiddleware
 from clearhead.serving.requests import ServiceDep
+from clearhead.serving.review_api import REVIEWS, ReviewPages
 from clearhead.serving.service import Service
 from clearhead.serving.web_pages import page_router
 
@@ -72,10 +73,14 @@ def make_app(service: Service, *, cors_origins: Sequence[str] = (), hosts: Seque
     app.state.service = service
     for router in (api.router, libretranslate_api.router, page_router(service), _router):
         app.include_router(router)
+    reviews = [f"{REVIEWS}/"] if service.reviews is not None else []
+    if service.reviews is not None:
+        app.include_router(review_api.router)
+        app.mount(f"{REVIEWS}/{{key}}", ReviewPages(service, service.reviews), name="review")
     app.openapi = _without_422(app)  # type: ignore[method-assign]
     paths = [path.split("{")[0] for path in app.openapi()["paths"]]
     endpoints = Endpoints(
-        paths=frozenset([*paths, "/", "/inside", "/page/", "/docs", "/docs/style.css", "/openapi.json"]),
+        paths=frozenset([*paths, "/", "/inside", *reviews, "/page/", "/docs", "/docs/style.css", "/openapi.json"]),
         probes=frozenset({"/livez", "/readyz", "/health", "/metrics"}),
         with_key_field=libretranslate_api.KEY_FIELD_PATHS,
         with_files=frozenset({libretranslate_api.FILE_PATH}),

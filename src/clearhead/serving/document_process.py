@@ -78,6 +78,10 @@ class DocumentInProcess(Document):
         """Return why a translation cannot be written; see `Document.problem`."""
         return self._call("problem", number, translation)
 
+    def problem_of_edit(self, number: int, text: str) -> str:
+        """Return why a text of a person cannot be written; see `Document.problem_of_edit`."""
+        return self._call("problem_of_edit", number, text)
+
     def filled(self, fillings: Sequence[Filling | None]) -> bytes:
         """Return the file's bytes with the translations inserted; see `Document.filled`.
 

@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
-from clearhead.errors import ClearheadError, ConfigError, DataError
+from clearhead.errors import ConfigError, DataError
 from clearhead.formats.document import Document
 from clearhead.formats.document_files import DOCUMENTS, PLAIN_TEXT, typed_columns, typed_names
 from clearhead.serving.document_process import open_document
@@ -39,16 +39,20 @@ class _File:
     client: str
     path: Path
     size: int
-    """Bytes of the file and its report."""
+    """Bytes of the file and what is kept with it."""
     until: float
 
     @property
     def report(self) -> Path:
         return self.path.with_name(f"{self.path.name}.report")
 
+    @property
+    def review(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.review")
+
     def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self.report.unlink(missing_ok=True)
+        for path in (self.path, self.report, self.review):
+            path.unlink(missing_ok=True)
 
 
 class TranslatedFiles:
@@ -86,7 +90,7 @@ class TranslatedFiles:
             held.enter_context(_lock_directory(self._directory))
             self._held = held.pop_all()
 
-    def add(self, client: str, name: str, data: bytes, report: str = "") -> str:
+    def add(self, client: str, name: str, data: bytes, report: str = "", review: bytes = b"") -> str:
         """Store a file of a client; return its download name: a random part, a dot, and its own name.
 
         The random part has 128 bits, so only who was told the name knows it.
@@ -96,6 +100,7 @@ class TranslatedFiles:
             name: Name of the file, from `safe_name`.
             data: Content of the file.
             report: HTML page about its translation, kept as long.
+            review: What its review begins with, kept as long.
 
         Raises:
             HTTPError: If the files of the client, or of all clients, exceed their size limit.
@@ -104,7 +109,7 @@ class TranslatedFiles:
         directory = self.directory
         with self._lock:
             waiting, page = self._files.values(), report.encode()
-            size = len(data) + len(page)
+            size = len(data) + len(page) + len(review)
             if sum(file.size for file in waiting if file.client == client) + size > MAX_BYTES_PER_CLIENT:
                 raise HTTPError(
                     HTTPStatus.TOO_MANY_REQUESTS,
@@ -118,6 +123,7 @@ class TranslatedFiles:
             try:
                 file.path.write_bytes(data)
                 file.report.write_bytes(page)
+                file.review.write_bytes(review)
             except OSError:
                 file.remove()  # a partial file would take up disk space until the server ends
                 raise
@@ -139,6 +145,14 @@ class TranslatedFiles:
             HTTPError: If there is no file of that name, or it has expired.
         """
         return self._read(name, lambda file: file.report)
+
+    def review(self, name: str) -> bytes:
+        """Return what the review of a file begins with, from the download name of the file; empty for none.
+
+        Raises:
+            HTTPError: If there is no file of that name, or it has expired.
+        """
+        return self._read(name, lambda file: file.review)
 
     def _read(self, name: str, path: Callable[[_File], Path]) -> bytes:
         self.sweep()
@@ -260,27 +274,30 @@ def uploaded(
             text than allowed.
         DataError: If it cannot be read; the message names the file without its temporary directory.
     """
-    known = DOCUMENTS[suffix].options if (suffix := Path(name).suffix.lower()) in DOCUMENTS else ()
     with TemporaryDirectory(dir=directory) as own:
         path = Path(own) / name
         path.write_bytes(data)
         try:
-            with open_document(
-                str(path),
-                require_time,
-                most_characters,
-                **{name: value for name, value in options.items() if name in known},
-            ) as document:
+            with opened_upload(str(path), require_time, most_characters, **options) as document:
                 yield document
         except DataError as error:
-            raise DataError(_client_message(error, own)) from None
+            raise DataError(client_message(str(error), own)) from None
         except ConfigError as error:
-            raise bad_request(_client_message(error, own)) from None
+            raise bad_request(client_message(str(error), own)) from None
 
 
-def _client_message(error: ClearheadError, directory: str) -> str:
+def opened_upload(
+    path: str, require_time: Callable[[], None], most_characters: int | None = None, **options: Any
+) -> AbstractContextManager[Document]:
+    """Read an uploaded document as `open_document`; options that its format lacks are left out."""
+    known = DOCUMENTS[suffix].options if (suffix := Path(path).suffix.lower()) in DOCUMENTS else ()
+    own = {name: value for name, value in options.items() if name in known}
+    return open_document(path, require_time, most_characters, **own)
+
+
+def client_message(message: str, directory: str | Path) -> str:
     """Return the message of an error without a directory of the server and advice on options that no client has."""
-    message = str(error).replace(f"{directory}/", "")
+    message = message.replace(f"{directory}/", "")
     for option, field in _FIELDS.items():
         message = message.replace(option, field)
     return "; ".join(part for part in message.split("; ") if not _OPTION.search(part))

@@ -23,6 +23,7 @@ from clearhead.serving.document_process import memory_of
 from clearhead.serving.files import EXTENSIONS, file_options, safe_name, split_name, uploaded
 from clearhead.serving.forms import FormFile
 from clearhead.serving.http_errors import HTTPError, bad_request
+from clearhead.serving.kept_reviews import ReviewStart
 from clearhead.serving.languages import AUTO, possible_languages
 from clearhead.serving.model_choice import (
     Choice,
@@ -326,19 +327,25 @@ def _translate_file(service: Service, upload: _Upload, job: Job) -> tuple[str, T
     """Translate a file and store the result; return its download name, and the report on it."""
     name, report = upload.name, TranslationReport()
     is_same = upload.source != AUTO and choose(service.models, [], upload.source, upload.target).choice is None
-    filled = None
-    if not is_same:
-        with service.file_memory.taken(memory_of(name, len(upload.data)), job.require_time):
-            filled = _filled(service, upload, job, report)
-    if filled is None:
-        report.add_file(f"{name}: already in the target language, unchanged")
     stem, dot, extension = split_name(name)
     own = safe_name(f"{stem}_{upload.target}{dot}{extension}")
-    return service.files.add(job.client, own, upload.data if filled is None else filled, report.page(name)), report
+    filled, review = None, b""
+    if not is_same:
+        with service.file_memory.taken(memory_of(name, len(upload.data)), job.require_time):
+            filled, review = _filled(service, upload, own, job, report)
+    if filled is None:
+        report.add_file(f"{name}: already in the target language, unchanged")
+        filled = upload.data
+    return service.files.add(job.client, own, filled, report.page(name), review), report
 
 
-def _filled(service: Service, upload: _Upload, job: Job, report: TranslationReport) -> bytes | None:
-    """Return the translation of a file and report on it; None if it is detected to be in the target language."""
+def _filled(
+    service: Service, upload: _Upload, output: str, job: Job, report: TranslationReport
+) -> tuple[bytes | None, bytes]:
+    """Return the translation of a file, and what its review begins with, if it can be reviewed; report on it.
+
+    There is no translation if it is detected to be in the target language.
+    """
     name, data, source, target = upload.name, upload.data, upload.source, upload.target
     limit = service.config.max_file_characters
     size = len(data)
@@ -353,9 +360,13 @@ def _filled(service: Service, upload: _Upload, job: Job, report: TranslationRepo
         lines = lines_to_translate(document, only_missing=only_missing)
         choice, _ = choose(service.models, lines, source, target)
         if choice is None:
-            return None
+            return None, b""
         options: dict[str, Any] = {"name": name, "only_missing": only_missing, "quality": True, **choice.settings}
         options |= {"terms": service.terms(choice), **service.memory(choice, job)}
         translated = translate_document(service.translator(choice, job), document, **options)
         report.add_document(translated, name=name, remarks=document.remarks)
-        return document.filled(fillings(translated))
+        filled, review = document.filled(fillings(translated)), b""
+        if service.reviews is not None and report.num_segments:
+            file = {"name": name, "output": output, "data": data, "options": read}
+            review = ReviewStart.of(translated, choice, document.language, **file).model_dump_json().encode()
+        return filled, review

@@ -22,6 +22,7 @@ from clearhead.serving.schemas import GivenTerm
 from clearhead.serving.service import Service
 from clearhead.tokenizers.vocabulary import refuse_surrogates
 from clearhead.translation.terminology import Terms, term_of
+from clearhead.translation.translator import Translator
 
 T = TypeVar("T")
 
@@ -131,6 +132,35 @@ def client_of(request: Request, keys: Keys, fields: Mapping[str, Any] | None = N
     if (known := request.state.client) is not None:
         return str(known)
     return keys.client((fields or {}).get("api_key"))
+
+
+def spend_tokens(
+    job: Job,
+    translator: Translator,
+    texts: Sequence[str],
+    translations: Sequence[str],
+    settings: dict[str, Any],
+    most: int | None = None,
+) -> None:
+    """Subtract the tokens of texts and their translations, which are not searched for, from the budget of a request.
+
+    Args:
+        job: The request.
+        translator: The model.
+        texts: The texts.
+        translations: As many.
+        settings: Fields of `DecodeConfig`.
+        most: Most tokens of a text that can be explained; None if it need not be.
+
+    Raises:
+        HTTPError: If there are more.
+    """
+    parts = translator.pair_encoder.split_sources(texts, settings.get("target_lang"))
+    sides = translator.pair_encoder.encode(parts, translations, translator.decode_config(settings))
+    sizes = [len(tokens) for side in sides for tokens in side]
+    if most is not None and (longest := max(sizes)) > most:
+        raise bad_request(f"a side has {longest} tokens, and at most {most} are explained; split it")
+    job.spend(sum(sizes))
 
 
 async def wait_for_disconnect(request: Request) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
@@ -60,23 +60,48 @@ class _Check(_Body):
     text: _Text
 
 
+class AskModel(Protocol):
+    """Asks the model, in a thread, and returns the answer."""
+
+    async def __call__(
+        self, request: Request, pair: tuple[str, str], answer: Callable[..., Response], *, explains: bool
+    ) -> Response:
+        """Return what `answer` does.
+
+        Args:
+            request: The request, whose body is read: the next event can only be the end of the connection.
+            pair: The texts of a segment: source and translation.
+            answer: Called with the translator, and with fields of `DecodeConfig` for it by name.
+            explains: Whether it explains the translation.
+
+        Raises:
+            HTTPError: If the model cannot be asked now, or not about so much text.
+            ClientDisconnect: If the client has left before its turn.
+        """
+
+
 class ReviewServer:
     """The handlers of a review's requests.
 
     Args:
         review: The review.
-        translator: The model that is asked for alternatives, links and explanations.
-        settings: Fields of `DecodeConfig` for it.
+        ask_model: Asks the model for alternatives, links and explanations.
         page: Data of the page as in `page_response`, besides `count` and `done`.
+        num_alternatives: Number of alternatives that are shown.
+        shown: Returns a message as clients see it.
     """
 
     def __init__(
-        self, review: Review, translator: Translator, settings: Mapping[str, Any], page: Mapping[str, object]
+        self,
+        review: Review,
+        ask_model: AskModel,
+        page: Mapping[str, object],
+        *,
+        num_alternatives: int = NUM_ALTERNATIVES,
+        shown: Callable[[str], str] = str,
     ) -> None:
-        self._review, self._translator, self._settings, self._page = review, translator, settings, page
-        self._model = asyncio.Lock()
-        """One question to the model at a time: each uses all cores. The others wait without a thread of the pool, which
-        saving needs."""
+        self._review, self._ask_model, self._page = review, ask_model, page
+        self._num_alternatives, self._shown = num_alternatives, shown
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -99,7 +124,7 @@ class ReviewServer:
     def status(self, request: Request) -> Response:
         """Answer `GET /status`."""
         review = self._review
-        saved = {"saved": review.is_saved, "problem": review.problem}
+        saved = {"saved": review.is_saved, "problem": review.problem and self._shown(review.problem)}
         return _json({"done": review.num_done, "count": len(review), **saved})
 
     def segments(self, request: Request) -> Response:
@@ -129,10 +154,10 @@ class ReviewServer:
             try:
                 self._review.change(number, edit.text, edit.state, edit.revision)
             except StaleRevisionError as error:
-                return _failed(error, HTTPStatus.CONFLICT, segment=self._review.object(number))
+                return _error(str(error), HTTPStatus.CONFLICT, segment=self._review.object(number))
             return _json(self._review.object(number))
 
-        return await run_in_threadpool(_answer, changed)
+        return await run_in_threadpool(self._answer, changed)
 
     async def undo(self, request: Request) -> Response:
         """Answer `POST /undo`."""
@@ -142,44 +167,64 @@ class ReviewServer:
             number = self._review.undo()
             return _json({"segment": None if number is None else self._review.object(number)})
 
-        return await run_in_threadpool(_answer, undone)
+        return await run_in_threadpool(self._answer, undone)
 
     async def check(self, request: Request) -> Response:
         """Answer `POST /check`."""
         asked = await _read(request, _Check)
         self._require_known(asked.number)
-        return _json(await run_in_threadpool(self._review.check, asked.number, asked.text))
+        found = await run_in_threadpool(self._review.check, asked.number, asked.text)
+        return _json({**found, "problem": found["problem"] and self._shown(found["problem"])})
 
     async def alternatives(self, request: Request) -> Response:
         """Answer `GET /segments/N/alternatives`."""
         return await self._answer_of_model(request, self._alternatives)
 
-    def _alternatives(self, number: int) -> Response:
-        source, text = self._review.translated[number].segment.text, self._review.text(number)
-        others = segment_alternatives(self._translator, source, NUM_ALTERNATIVES, **self._settings)
-        links = segment_links(self._translator, source, text, **self._settings)
+    def _alternatives(self, source: str, text: str, translator: Translator, **settings: Any) -> Response:
+        others = segment_alternatives(translator, source, self._num_alternatives, **settings)
+        links = segment_links(translator, source, text, **settings)
         return _json({"text": text, "alternatives": others, "links": links})
 
     async def inside(self, request: Request) -> Response:
         """Answer `GET /segments/N/inside`."""
-        return await self._answer_of_model(request, self._inside)
+        return await self._answer_of_model(request, self._inside, explains=True)
 
-    def _inside(self, number: int) -> Response:
-        source, text = self._review.translated[number].segment.text, self._review.text(number)
-        page = explain(self._translator, source, text, **self._settings).to_html()
-        return HTMLResponse(page, headers=_HEADERS)
+    def _inside(self, source: str, text: str, translator: Translator, **settings: Any) -> Response:
+        page = explain(translator, source, text, **settings).to_html()
+        return HTMLResponse(page, headers={**_HEADERS, "content-security-policy": "frame-ancestors 'none'"})
 
-    async def _answer_of_model(self, request: Request, answer: Callable[[int], Response]) -> Response:
-        """Answer what the model is asked of a segment, unless the client has left before its turn."""
+    async def _answer_of_model(
+        self, request: Request, answer: Callable[..., Response], *, explains: bool = False
+    ) -> Response:
+        """Answer what the model is asked of a segment."""
         number = self._known(request.path_params["number"])
         async for _ in request.stream():
-            pass  # after the body, the next event can only be the end of the connection
-        async with self._model:
-            if await request.is_disconnected():
-                raise ClientDisconnect
+            pass
+        pair = self._review.translated[number].segment.text, self._review.text(number)
+
+        def answered(translator: Translator, **settings: Any) -> Response:
             # Nothing is written here: an error of data is that of the text, such as one over the model's limit.
-            of_data = HTTPStatus.UNPROCESSABLE_ENTITY
-            return await run_in_threadpool(_answer, partial(answer, number), of_data)
+            asked = partial(answer, *pair, translator, **settings)
+            return self._answer(asked, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+        return await self._ask_model(request, pair, answered, explains=explains)
+
+    def _answer(self, call: Callable[[], Response], of_data: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE) -> Response:
+        """Return an answer, or that of an error of ours; `of_data` is the status of errors of data."""
+        try:
+            return call()
+        except ClearheadError as error:
+            message = self._shown(str(error))
+            match error:
+                case ChangedOutsideError():
+                    return _error(message, HTTPStatus.CONFLICT, changed=True)
+                case RefusedEditError():
+                    return _error(message, HTTPStatus.UNPROCESSABLE_ENTITY)
+                case ConfigError():  # such as a model without cross-attention
+                    return _error(message, HTTPStatus.BAD_REQUEST)
+                case DataError():
+                    return _error(message, of_data)
+            raise
 
     def _known(self, text: str) -> int:
         number = _number(text)
@@ -203,13 +248,14 @@ def review_app(
 
     Args:
         review: The review.
-        translator: As in `ReviewServer`, like the next two.
-        settings: Fields of `DecodeConfig`.
-        page: Data of the page.
+        translator: The model that is asked for alternatives, links and explanations.
+        settings: Fields of `DecodeConfig` for it.
+        page: Data of the page, as in `ReviewServer`.
         hosts: Names under which it is asked, as `served_hosts` returns them; empty allows all.
     """
     handlers: Any = {HTTPError: _refused, HTTPException: _http_error, ClientDisconnect: _http_error}
-    app = Starlette(routes=ReviewServer(review, translator, settings, page).routes(), exception_handlers=handlers)
+    server = ReviewServer(review, _one_at_a_time(translator, settings), page)
+    app = Starlette(routes=server.routes(), exception_handlers=handlers)
     names = frozenset(host.lower() for host in hosts)
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
@@ -223,6 +269,24 @@ def review_app(
             await app(scope, receive, send)
 
     return checked
+
+
+def _one_at_a_time(translator: Translator, settings: Mapping[str, Any]) -> AskModel:
+    """Return what asks the model one question at a time: each uses all cores.
+
+    The others wait without a thread of the pool, which saving needs.
+    """
+    turn = asyncio.Lock()
+
+    async def ask(
+        request: Request, pair: tuple[str, str], answer: Callable[..., Response], *, explains: bool
+    ) -> Response:
+        async with turn:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            return await run_in_threadpool(answer, translator, **settings)
+
+    return ask
 
 
 async def _read(request: Request, kind: type[_B]) -> _B:
@@ -252,26 +316,8 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _answer(call: Callable[[], Response], of_data: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE) -> Response:
-    """Return an answer, or that of an error of ours; `of_data` is the status of errors of data."""
-    try:
-        return call()
-    except ChangedOutsideError as error:
-        return _failed(error, HTTPStatus.CONFLICT, changed=True)
-    except RefusedEditError as error:
-        return _failed(error, HTTPStatus.UNPROCESSABLE_ENTITY)
-    except ConfigError as error:  # such as a model without cross-attention
-        return _failed(error, HTTPStatus.BAD_REQUEST)
-    except DataError as error:
-        return _failed(error, of_data)
-
-
 def _json(value: object) -> Response:
     return JSONResponse(value, headers=_HEADERS)
-
-
-def _failed(error: ClearheadError, status: HTTPStatus, **more: object) -> Response:
-    return _error(str(error), status, **more)
 
 
 def _error(message: str, status: int, **more: object) -> Response:

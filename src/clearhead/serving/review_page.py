@@ -10,14 +10,27 @@ from starlette.responses import HTMLResponse
 
 from clearhead.inspection.page import TEXT_RULES, text_rules_module
 from clearhead.pages import Html, content_policy, data_block, fill, picture, script, style
+from clearhead.text.languages import is_right_to_left
+
+
+def page_data(name: str, languages: tuple[str | None, str | None], output: str) -> dict[str, object]:
+    """Return the data of the page of a review, as far as it does not change.
+
+    Args:
+        name: Name of the document.
+        languages: Languages of source and translation, as far as known.
+        output: The document that is written, which distinguishes the review from others of the server.
+    """
+    directions = ["rtl" if language and is_right_to_left(language) else "ltr" for language in languages]
+    return {"name": name, "languages": languages, "direction": directions, "output": output}
 
 
 def page_response(review: Mapping[str, object]) -> HTMLResponse:
     """Return the page, with the headers under which it loads nothing else, and makes no markup of text.
 
     Args:
-        review: Data of the page, in plain types: `name`, `output`, `languages` and `direction` of source and
-            translation, `count` of the segments, how many are `done`.
+        review: Data of the page, from `page_data`, with `count` of the segments, how many are `done`, and
+            `is_download` if the page offers the document.
     """
     parts = _parts()
     policy = content_policy(

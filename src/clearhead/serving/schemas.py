@@ -46,7 +46,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Failure, "description": "The request is invalid."},
     403: {
         "model": Failure,
-        "description": "The API key is invalid, or files or suggestions are disabled on this server.",
+        "description": "The API key is invalid, or this server takes no files or suggestions, or no more of them.",
     },
     404: {"model": Failure, "description": "Not found."},
     405: {"model": Failure, "description": "The method is not allowed for this path."},
@@ -213,6 +213,20 @@ class DownloadUrl(_Fields):
     """Number of translated segments; 0 for a file that is already in the target language."""
     toCheck: int
     """Number of these segments that the report marks as suspicious."""
+
+
+class ReviewRequest(_Request):
+    """A translated file to review."""
+
+    file: str
+    """Name of the file: the last part of its `translatedFileUrl`."""
+
+
+class BegunReview(_Fields):
+    """Location of a review."""
+
+    reviewUrl: str
+    """URL of the page of the review; whoever has it can read and change the translation, without an API key."""
 
 
 class _Chosen(_Request):

@@ -16,12 +16,13 @@ from clearhead.config import DecodeConfig, ServeConfig
 from clearhead.errors import ClearheadError, DataError
 from clearhead.runtime.threads import num_threads
 from clearhead.serving import document_process
-from clearhead.serving.admission import Admission, MemoryBudget
+from clearhead.serving.admission import Admission, MemoryBudget, acquire
 from clearhead.serving.batched_search import Job, SharedSearch
 from clearhead.serving.batches import Batches, freeze_loaded_objects
 from clearhead.serving.file_changes import FileState
 from clearhead.serving.files import TranslatedFiles
 from clearhead.serving.http_errors import HTTPError, unavailable
+from clearhead.serving.kept_reviews import KeptReviews
 from clearhead.serving.keys import Keys
 from clearhead.serving.languages import possible_languages
 from clearhead.serving.log import log_event
@@ -59,6 +60,7 @@ class Service:
         device: Device name, passed to `Translator.load`.
         search_processes: Where search processes come from; without it, searches run here.
         takes_files: Whether files are translated; each is downloaded from the server that translated it.
+        reviews: The reviews of their translations; None if they are not reviewed here.
     """
 
     def __init__(
@@ -71,11 +73,13 @@ class Service:
         device: str,
         search_processes: SearchProcesses | None = None,
         takes_files: bool = True,
+        reviews: KeptReviews | None = None,
     ) -> None:
         self.config = config
         self.keys = keys
         self.resources = resources or Resources()
         self.takes_files = takes_files
+        self.reviews = reviews
         self._sources = list(sources)
         self._device = device
         self._models: Models | None = None
@@ -207,13 +211,15 @@ class Service:
             return is_changed
 
     def maintain(self, *, force: bool = False) -> None:
-        """Periodic maintenance, every second: reload replaced files, remove expired files.
+        """Periodic maintenance, every second: reload replaced files, remove expired files, close idle reviews.
 
         Args:
             force: Reload everything, also what has not been replaced.
         """
         is_changed = self.reload(force=force)
         self.files.sweep()
+        if self.reviews is not None:
+            self.reviews.sweep()
         if is_changed:
             freeze_loaded_objects()
 
@@ -343,7 +349,7 @@ class Service:
             HTTPError: If the job's deadline passes while waiting.
         """
         if sum(map(len, texts)) > _SMALL_CHARACTERS:
-            _acquire(self._large_texts, job)
+            acquire(self._large_texts, job)
             job.preparation.callback(self._large_texts.release)
         with job.preparation:
             yield
@@ -355,7 +361,7 @@ class Service:
         Raises:
             HTTPError: If the job's deadline passes while waiting.
         """
-        _acquire(self._outside_batches, job)
+        acquire(self._outside_batches, job)
         try:
             yield
         finally:
@@ -365,13 +371,10 @@ class Service:
         """Release threads and files; return whether all work ended, so that the process can end too."""
         is_done = self.admission.close()
         self.files.close()  # removed before anything that may block, since nothing else would remove them
+        if self.reviews is not None:
+            self.reviews.close()
         self._searches.close()
         if self._search_processes is not None:
             self._search_processes.close()
         gc.unfreeze()
         return is_done
-
-
-def _acquire(semaphore: BoundedSemaphore, job: Job) -> None:
-    while not semaphore.acquire(timeout=min(1.0, max(0.0, job.deadline - time.monotonic()))):
-        job.require_time()

@@ -54,6 +54,7 @@ def page_router(service: Service) -> APIRouter:
         "max_alternatives": config.max_alternatives,
         "max_file_bytes": config.max_file_bytes,
         "takes_files": service.takes_files,
+        "takes_reviews": service.reviews is not None,
         "key_required": service.keys.are_required,
         "warnings": {name: kind.meaning for name, kind in KINDS.items()},
     }

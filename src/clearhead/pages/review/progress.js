@@ -29,6 +29,7 @@ export class Progress {
     byId("languages").textContent = review.languages.every(Boolean) ? review.languages.map(nameOfLanguage).join(" → ") : "";
     this.done = review.done;
     byId("saved").title = review.output;
+    byId("download").hidden = !review.is_download;
     this.#askIn(SELDOM);
     addEventListener("visibilitychange", () => document.visibilityState === "visible" && void this.ask());
   }

@@ -3,6 +3,7 @@
 import { byId, make } from "../explain/dom.js";
 import { counted } from "../explain/text.js";
 import { announce } from "./messages.js";
+import { openReview } from "./opening_reviews.js";
 import { translateFile } from "./server.js";
 
 /** Accepts files. `settings` are the page's; `fieldsOf` returns the languages, or throws an error that says why not. */
@@ -72,7 +73,9 @@ async function translateOne(file, row, settings, fieldsOf) {
     const { address, name, report, segments, toCheck } = await translateFile(file, fields, row.signal);
     const found = segments === 0 ? "nothing to translate" : `${counted(segments, "segment")}, ${toCheck.toLocaleString("en")} to check`;
     const link = make("a", { href: report, target: "_blank" }, found);
-    row.say("", "soft", make("span", {}, make("a", { href: address, download: name }, name), " · ", link));
+    const links = make("span", {}, make("a", { href: address, download: name }, name), " · ", link);
+    if (settings.takes_reviews && segments > 0) links.append(" · ", reviewButton(address));
+    row.say("", "soft", links);
     announce(`${name} is ready: ${found}.`);
   } catch (error) {
     if (row.signal.aborted) return;
@@ -81,6 +84,25 @@ async function translateOne(file, row, settings, fieldsOf) {
     row.say(`${error.message.replace(/[.;]$/, "")}.`, "serious", button);
     announce(`${file.name}: ${error.message}`);
   }
+}
+
+/** A button that begins the review of a translated file; the link to the review then takes its place. */
+function reviewButton(address) {
+  const problem = make("span", { class: "serious", role: "status" });
+  const button = make("button", { type: "button", class: "quiet" }, "Review");
+  const begin = async () => {
+    button.disabled = true;
+    try {
+      const review = await openReview(async () => address);
+      button.replaceWith(make("a", { href: review, target: "_blank" }, "Review"));
+      problem.remove();
+    } catch (error) {
+      button.disabled = false;
+      problem.textContent = ` ${error.message}`;
+    }
+  };
+  button.addEventListener("click", begin);
+  return make("span", {}, button, problem);
 }
 
 /** Throws an error for a file that need not be sent, for its size; the server says which formats it reads. */

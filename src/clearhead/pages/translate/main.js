@@ -10,9 +10,10 @@ import { isWhole, withSentence } from "./lines.js";
 import { Linking } from "./linking.js";
 import { openInside } from "./look_inside.js";
 import { announce, Messages } from "./messages.js";
+import { openReview } from "./opening_reviews.js";
 import { SentencePanel } from "./sentence_panel.js";
 import { Refused } from "./refused.js";
-import { apiKey, servedLanguages, servedModels, useKey } from "./server.js";
+import { apiKey, servedLanguages, servedModels, translateFile, useKey } from "./server.js";
 import { listenToKeys } from "./shortcuts.js";
 import { SourcePane } from "./source_pane.js";
 import { keepTheme } from "./storage.js";
@@ -126,6 +127,7 @@ function layOut() {
   byId("files").hidden = !settings.takes_files;
   const problem = isServed ? fileProblem() : null;
   byId("file-open").disabled = problem !== null;
+  byId("review").hidden = !settings.takes_reviews || problem !== null;
   byId("file-note").textContent = problem ?? "or drop it anywhere: documents keep their form.";
 }
 
@@ -260,6 +262,19 @@ async function copied(text) {
   }
 }
 
+/** Reviews the text as a document of paragraphs. */
+async function reviewText() {
+  const file = new File([source.text], "text.txt");
+  const fields = { source: languages.from, target: languages.into };
+  try {
+    const address = await openReview(async () => (await translateFile(file, fields)).address);
+    messages.say(`The review is at ${new URL(address, document.baseURI)}`);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    messages.say(error.message, { isSerious: true });
+  }
+}
+
 function swap() {
   const [text, isShown] = [translation.text, translation.list.lines.length > 0];
   const problem = languages.swap();
@@ -332,6 +347,7 @@ byId("clear").addEventListener("click", () => {
 byId("swap").addEventListener("click", swap);
 byId("copy").addEventListener("click", copy);
 byId("others").addEventListener("click", () => openSentence(currentSentence(), true));
+byId("review").addEventListener("click", reviewText);
 byId("inside").addEventListener("click", () => lookInside(currentSentence()));
 byId("sentence-close").addEventListener("click", leave);
 byId("shortcuts-open").addEventListener("click", showShortcuts);

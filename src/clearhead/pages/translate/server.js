@@ -69,6 +69,12 @@ export async function translateFile(file, fields, signal) {
   return { address, name: name.slice(name.indexOf(".") + 1), report, segments, toCheck };
 }
 
+/** Begins the review of a translated file, given the address of the file; returns the address of the review. */
+export async function beginReview(address) {
+  const response = await askWithKey("reviews", json({ file: address.split("/").pop() }));
+  return `reviews/${(await reached(response.json())).reviewUrl.split("/").at(-2)}/`;
+}
+
 /** Yields server-sent events as they arrive. */
 async function* events(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
