@@ -33,7 +33,7 @@ from clearhead.serving.admission import acquire
 from clearhead.serving.batched_search import Job
 from clearhead.serving.document_process import memory_of
 from clearhead.serving.files import client_message, opened_upload
-from clearhead.serving.http_errors import HTTPError, unavailable
+from clearhead.serving.http_errors import HTTPError, place_of, unavailable
 from clearhead.serving.log import log_event
 from clearhead.serving.model_choice import Choice
 from clearhead.translation.correction_memory import CorrectionMemory
@@ -313,6 +313,10 @@ class _SharedDocument(Document):
             except HTTPError as error:
                 self.has_ended = True
                 raise DataError(error.message) from None
+            except RuntimeError as error:  # a bug, after which the process ends
+                self.has_ended = True
+                log_event(logging.ERROR, event="review", result="failed", error=f"{error} at {place_of(error)}")
+                raise DataError("the server made a mistake with this text; write it differently") from None
 
 
 def _opened(

@@ -247,6 +247,20 @@ def test_a_document_whose_process_is_lost_is_read_again(reviews, job):
     reviews.leave(again)
 
 
+def test_a_bug_of_a_format_is_answered_and_logged_without_the_text(reviews, job, noted, monkeypatch):
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("ValueError")
+
+    review = opened(reviews, reviews.begin(start_of(), job), job)
+    monkeypatch.setattr(review.document._document, "problem_of_edit", fail)
+    with pytest.raises(DataError, match="the server made a mistake with this text"):
+        review.app.check(0, "secret")
+    assert review.document.has_ended
+    [event] = [one for one in noted if one["event"] == "review"]
+    assert event["error"] == f"ValueError at fail:{fail.__code__.co_firstlineno + 1}"
+    reviews.leave(review)
+
+
 def test_a_review_that_does_not_fit_its_document_is_refused_and_left_as_it_is(reviews, job, tmp_path):
     key = reviews.begin(start_of(data=b"Hund.\n\nMaus."), job)
     with pytest.raises(HTTPError, match="read in other segments than when its review began"):

@@ -114,7 +114,7 @@ def written(parts: Sequence[MarkdownPart], around: Surroundings, habits: Mapping
         around: Context of the translation.
         habits: Character references that the file uses, see `references.habits`.
     """
-    following = [*(part.text for part in parts[1:]), around.behind]
+    following = [*(part.text for part in parts[1:]), around.behind][: len(parts)]
     for escape, marks in _MANNERS:
         in_block, in_file = [around.before], []
         meant = list(around.meaning_before)

@@ -110,3 +110,9 @@ def test_translation_inexpressible_in_markdown_is_a_problem_and_keeps_the_source
     wrong = ["A <x1/><x2/>", "i"]  # code next to code would be one code
     assert [bool(document.problem(number, text)) for number, text in enumerate(wrong)] == [True, False]
     assert document.filled(list(map(Filling, wrong))).decode() == page.replace("h", "i")
+
+
+def test_a_text_of_tags_alone_that_its_source_lacks_has_no_words(read_text):
+    document = read_text(read_markdown, "# h\n")
+    assert document.problem(0, "<g1>") == ""
+    assert document.filled([Filling("<g1>")]).decode() == "# \n"
