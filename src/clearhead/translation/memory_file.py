@@ -484,7 +484,8 @@ def _transaction(database: sqlite3.Connection, kind: str = "IMMEDIATE") -> Itera
     database.execute(f"BEGIN {kind}")
     try:
         yield
+        database.execute("COMMIT")
     except BaseException:
-        database.execute("ROLLBACK")
+        if database.in_transaction:  # SQLite has ended it where the disk is full
+            database.execute("ROLLBACK")
         raise
-    database.execute("COMMIT")

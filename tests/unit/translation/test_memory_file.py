@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -229,3 +230,27 @@ def test_a_file_without_pairs_is_not_written(tmp_path):
     with pytest.raises(DataError, match="no pair to write"):
         write_memory(str(tmp_path / "m.sqlite"), [("a", " ", None)], (None, None))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of file sizes are of Unix")
+def test_a_full_disk_is_named_and_the_file_is_used_again_when_there_is_room(path):
+    program = """
+import resource, sys
+from clearhead.errors import DataError
+from clearhead.translation.memory_file import MemoryFile
+
+file = MemoryFile(sys.argv[1])
+for most in (1_000, 0, resource.RLIM_INFINITY):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+    for number in range(2):
+        try:
+            file.add(f"new {most} {number}", "neu", None)
+        except DataError as error:
+            assert str(error).startswith(f"cannot use {sys.argv[1]}: "), error
+            assert most != resource.RLIM_INFINITY
+        else:
+            assert most == resource.RLIM_INFINITY
+"""
+    subprocess.run([sys.executable, "-c", program, path], check=True)
+    with closing(MemoryFile(path)) as file:
+        assert len(file) == len(PAIRS) - 1 + 2
