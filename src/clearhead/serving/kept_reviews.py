@@ -148,11 +148,14 @@ class KeptReviews:
         """Keep a new review of the client of a job; return its key.
 
         Raises:
-            HTTPError: If there are too many, in all or of this client.
+            HTTPError: If there are too many, in all or of this client, if its files take too many bytes, or if they
+                cannot be written.
         """
+        content = start.model_dump_json(exclude={"data"}).encode()
+        self._require_bytes(2 * len(start.data) + len(content))  # with the document that is written
         mark = f"{_BEGUN_BY}{sha256(job.client.encode()).hexdigest()[:16]}"
         most, key = self._config.max_reviews, secrets.token_hex(16)
-        with self._changed(job):
+        with self._changed(job), _as_refusal(self._directory, "begun"):
             kept = [path for path in self._directory.iterdir() if _KEY.fullmatch(path.name)]
             own = sum((path / mark).exists() for path in kept)
             if len(kept) >= most or own >= -(-most // SHARE_OF_CLIENT):
@@ -163,7 +166,7 @@ class KeptReviews:
                 (new / _ORIGINAL).mkdir()
                 with new_file(new / _ORIGINAL / start.name) as original:
                     original.write_bytes(start.data)
-                (new / _START).write_bytes(start.model_dump_json(exclude={"data"}).encode())
+                (new / _START).write_bytes(content)
         return key
 
     def client(self, key: str) -> str:
@@ -185,13 +188,16 @@ class KeptReviews:
         Raises:
             HTTPError: If its files take too many bytes.
         """
-        num_bytes, most = 0, self._config.max_review_bytes
+        num_bytes = 0
         for path in self._path(key).rglob("*"):
             with suppress(FileNotFoundError):  # a new version of the document took its place
-                num_bytes += path.stat().st_size
-        if num_bytes > most:
+                num_bytes += path.lstat().st_size
+        self._require_bytes(num_bytes)
+
+    def _require_bytes(self, num_bytes: int) -> None:
+        if num_bytes > (most := self._config.max_review_bytes):
             raise HTTPError(
-                HTTPStatus.FORBIDDEN, f"this review has no room for more changes: it takes {num_bytes:,} bytes"
+                HTTPStatus.FORBIDDEN, f"this review has no room: it takes {num_bytes:,} bytes of at most {most:,}"
             )
 
     def enter(self, key: str) -> OpenReview | None:
@@ -226,7 +232,7 @@ class KeptReviews:
             HTTPError: If there is no such review, it cannot be read, or another server has it open.
         """
         directory = self._path(key)
-        with self._changed(job), _as_refusal(directory):
+        with self._changed(job), _as_refusal(directory, "read"):
             if key in self._open:
                 return
             start = ReviewStart.model_validate_json((directory / _START).read_bytes())
@@ -343,12 +349,18 @@ def _opened(
 
 
 @contextmanager
-def _as_refusal(directory: Path) -> Iterator[None]:
-    """Turn errors into answers without the server's paths, and log those that its operator must solve."""
+def _as_refusal(directory: Path, verb: str) -> Iterator[None]:
+    """Turn errors into answers without the server's paths, and log those that its operator must solve.
+
+    Args:
+        directory: The directory that the paths are in.
+        verb: What is done to the review: `begun` or `read`.
+    """
     try:
         yield
     except (ConfigError, DataError) as error:
         raise unavailable(client_message(str(error), directory)) from None
     except (OSError, ValidationError) as error:
-        log_event(logging.ERROR, event="review", result="unreadable", error=type(error).__name__)
-        raise unavailable("this review cannot be read") from None
+        log_event(logging.ERROR, event="review", result=f"not {verb}", error=type(error).__name__)
+        reason = f": {error.strerror}" if isinstance(error, OSError) else ""
+        raise unavailable(f"this review cannot be {verb}{reason}") from None

@@ -19,6 +19,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clearhead.errors import DataError
+from clearhead.files import os_error_as
 from clearhead.serving.api import ClientDep
 from clearhead.serving.batched_search import Job
 from clearhead.serving.files import client_message
@@ -90,10 +91,16 @@ class ReviewPages:
 
         def download(request: Request) -> Response:
             review.save()
-            if review.problem and not review.is_saved:
-                raise unavailable(client_message(review.problem, output.parent))
+            try:
+                if review.problem and not review.is_saved:
+                    raise DataError(review.problem)
+                review.files.require_unchanged()
+                with os_error_as(DataError, f"cannot read {output}"):
+                    content = output.read_bytes()
+            except DataError as error:
+                raise unavailable(client_message(str(error), output.parent)) from None
             headers = {"content-disposition": f'attachment; filename="{output.name}"'}
-            return Response(output.read_bytes(), media_type="application/octet-stream", headers=headers)
+            return Response(content, media_type="application/octet-stream", headers=headers)
 
         page = page_data(start.name, (start.source, start.target), f"{output.parent.name}/{output.name}")
         server = ReviewServer(

@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import httpx
 import pytest
@@ -102,6 +103,11 @@ def test_a_review_is_continued_by_its_link_after_the_server_was_killed(start_ser
     refused = edit(client, review, 2, "dog <3")
     assert (refused.status_code, refused.json()["changed"]) == (409, True)
     assert str(tmp_path) not in refused.text
+    for change in (lambda: None, document.unlink):
+        change()
+        refused = client.get(f"{review}download")
+        assert (refused.status_code, str(tmp_path) in refused.text) == (503, False)
+        assert "Mein_Hund_en.html was changed by another program" in refused.json()["error"]
     log = third.log.read_text(encoding="utf-8")
     assert key not in log
     assert third.end() == 0
@@ -145,7 +151,7 @@ def test_beginning_needs_a_key_and_is_limited_and_a_link_is_enough_to_go_on(keye
         body = {"text": f"{'dog ' * 5_000}{revision}", "state": "edited", "revision": revision}
         answer = client.post(f"{review}segments/0", json=body)
     assert answer.status_code == 403
-    assert re.fullmatch(r"this review has no room for more changes: it takes [0-9,]+ bytes", answer.json()["error"])
+    assert re.fullmatch("this review has no room: it takes [0-9,]+ bytes of at most 70,000", answer.json()["error"])
     checked = client.post(f"{review}check", json={"number": 0, "text": "dog"}).json()
     assert [flag["kind"] for flag in checked["flags"]] == ["placeholders"]
     assert "dog dog" in client.get(f"{review}download").text
@@ -283,3 +289,31 @@ def test_a_directory_that_cannot_be_written_to_is_refused(tmp_path):
     for path in (tmp_path / "file", tmp_path / "file" / "reviews", tmp_path / "none" / "reviews"):
         with pytest.raises(DataError, match="cannot keep reviews in"):
             KeptReviews(path, CONFIG)
+
+
+def test_a_review_that_would_take_too_many_bytes_is_not_begun(tmp_path, job):
+    start = start_of(data=b"x" * 4_000)
+    size = 8_000 + len(start.model_dump_json(exclude={"data"}))
+    for most, is_begun in ((size, True), (size - 1, False)):
+        directory = tmp_path / str(most)
+        found = KeptReviews(directory, ServeConfig(max_review_bytes=most))
+        with nullcontext() if is_begun else pytest.raises(HTTPError, match=f"it takes {size:,} bytes of at most"):
+            found.begin(start, job)
+        assert len([*directory.iterdir()]) == is_begun
+
+
+def test_links_in_a_review_are_not_followed_to_tell_its_size(reviews, job, tmp_path):
+    key = reviews.begin(start_of(), job)
+    (tmp_path / "large").write_bytes(b"x")
+    os.truncate(tmp_path / "large", CONFIG.max_review_bytes + 1)
+    (tmp_path / "reviews" / key / "link").symlink_to(tmp_path / "large")
+    (tmp_path / "reviews" / key / "loop").symlink_to("loop")
+    reviews.require_room(key)
+
+
+def test_beginning_is_refused_while_the_directory_is_missing(reviews, job, tmp_path):
+    (tmp_path / "reviews").rename(tmp_path / "moved")
+    with pytest.raises(HTTPError, match="this review cannot be begun: No such file or directory") as refused:
+        reviews.begin(start_of(), job)
+    assert refused.value.status == 503
+    assert not (tmp_path / "reviews").exists()
