@@ -70,6 +70,7 @@ ONLY_PARSED = {
     r"average .* --last 5": "needs a run with five checkpoints; tests/unit/cli/test_average.py",
     r"explain .* --picture cross.2.1": "needs a second layer; test_explain_page.py",
     r"evaluate .* --gold-alignments": "needs the corpus of the measurement",
+    r"evaluate .* --sets": "needs a directory of test sets; tests/unit/cli/test_test_sets.py",
 }
 """Patterns of commands of clearhead that are not run, and why."""
 OTHER_PROGRAMS = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,12 @@ class EvaluatedText(PairOptions):
     reference: ReferenceFile = None
     hypothesis: str | None = typer.Option(
         None, metavar="FILE", help="Evaluate these existing translations instead of a model."
+    )
+    sets: Path | None = typer.Option(
+        None,
+        metavar="DIR",
+        help="Directory of test sets, on which every MODEL is judged and compared with the first (docs/recipes.md): "
+        "files of pairs as for --pairs, and pairs of files such as news.de and news.en.",
     )
 
     @property
@@ -108,17 +115,23 @@ class ResultOptions(OptionGroup):
         help="Baseline model: test whether the difference to it is significant (paired bootstrap).",
     )
     output: str | None = typer.Option(
-        None, *OUTPUT, metavar="FILE", help="Also write the translations of MODEL to this file."
+        None,
+        *OUTPUT,
+        metavar="FILE",
+        help="Also write the translations of MODEL to this file; with --sets the table, as .csv or .html.",
     )
 
 
 @with_option_groups
 def evaluate(
     context: typer.Context,
-    model: Annotated[
-        Path | None,
+    models: Annotated[
+        list[Path] | None,
         typer.Argument(
-            metavar="MODEL", help="Model directory, or run directory that contains a model; not with --hypothesis."
+            metavar="MODEL",
+            help="Model directory, or run directory that contains a model; several with --sets, none with "
+            "--hypothesis.",
+            show_default=False,
         ),
     ] = None,
     *,
@@ -132,14 +145,15 @@ def evaluate(
     """Print BLEU and chrF (with 95 % intervals and sacreBLEU signatures), exact match and speed on a test set.
 
     Examples:
-      clearhead evaluate runs/de-en --source test.de --reference test.en
-      clearhead evaluate runs/de-en --pairs test.tsv --compare runs/other
+      clearhead evaluate runs/de-en --source test.de --reference test.en --compare runs/other
+      clearhead evaluate runs/de-en runs/other --sets tests -o table.html
       clearhead evaluate --hypothesis theirs.en --reference test.en
 
     Of a run directory, the lines like its training text and those unlike it are judged apart, too, and the scores are
     kept in it (`evaluations.jsonl`) and shown in its report.
     """
-    refuse_clashes(context, {"--metric": judging.metric or list(Measure)})
+    several = len(models or ()) > 1
+    refuse_clashes(context, {"--metric": judging.metric or list(Measure), "more than one MODEL": several})
     refuse_mixing("--output", results.output, "metrics")
     files = [*text.files, *(path for path in (text.hypothesis, gold.gold_alignments) if path is not None)]
     refuse_missing(files)
@@ -147,47 +161,96 @@ def evaluate(
 
     from clearhead.bundle.model_directory import model_directory
     from clearhead.files import read_lines
-    from clearhead.training.evaluations import record_evaluation
     from clearhead.translation.test_set import ModelEvaluation
 
-    given = text.read(text.source or text.hypothesis, text.reference)
-    for path in (model, results.compare):
+    for path in (*(models or ()), results.compare):
         if path is not None:
             model_directory(path)  # what is not there is refused before an hour of translating
+    if text.sets is not None:
+        _evaluate_sets(list(dict.fromkeys(models or ())), text.sets, text, judging, results, decoding, memory)
+        return
+    model = models[0] if models else None
+    given = text.read(text.source or text.hypothesis, text.reference)
     recalled = {**memory.settings, **memory.lookups(text.from_lang, text.to_lang)}
-    evaluated = partial(_evaluated, given, text.swap, judging, gold, decoding, recalled)
+    evaluated = partial(_evaluated, [given], text.swap, judging, gold, decoding, recalled)
     others = decoding.ensemble or ()
     if model is None:
         made_elsewhere = list(read_lines(text.hypothesis or "")) if text.pairs else given.sources
         evaluation = ModelEvaluation.of_texts(made_elsewhere, given.targets, intervals=True, **judging.settings)
     else:
-        evaluation = evaluated(model, others)
+        (evaluation,) = evaluated(model, others)
     unwritten = None if results.output is None else _write(results.output, evaluation.texts if model else ())
     if model is not None:
         evaluation = _with_parts(evaluation, model, given.sources)
     if results.compare is not None:
         names = str(results.compare), " + ".join(map(str, [model, *others]))
-        evaluation = evaluation.compared_with(evaluated(results.compare), names)
+        (baseline,) = evaluated(results.compare)
+        evaluation = evaluation.compared_with(baseline, names)
     as_json = json.dumps(evaluation.to_dict(), ensure_ascii=False) if results.as_json else None
     typer.echo(as_json or "\n".join(evaluation.lines()))
     if model is not None and not others:
-        changed = {"tokenize": judging.tokenize, "lowercase": judging.lowercase or None, **decoding.settings}
-        changed |= {"memory": memory.memory and [str(file) for file in memory.memory], **memory.settings}
-        record_evaluation(
-            model,
-            model_sha256=evaluation.model_sha256,
-            files=text.files,
-            options={name: value for name, value in changed.items() if value is not None},
-            sentences=evaluation.scores.sentences,
-            metrics=evaluation.titled_metrics(),
-            notice=notice,
-        )
+        _record(model, evaluation, text.files, judging, decoding, memory)
     if unwritten is not None:
         raise unwritten
 
 
+def _evaluate_sets(
+    models: Sequence[Path],
+    directory: Path,
+    text: EvaluatedText,
+    judging: JudgingOptions,
+    results: ResultOptions,
+    decoding: TranslatorOptions,
+    memory: MemoryOptions,
+) -> None:
+    """Evaluate every model on every test set of a directory, loading it once."""
+    from clearhead.cli.test_sets import read_sets, refuse_other_than_table
+    from clearhead.translation.test_sets import JudgedSet, as_values, table_lines, write_table
+
+    refuse_other_than_table(results.output, directory)
+    sets = read_sets(directory, text, models)
+    recalled = {**memory.settings, **memory.lookups(text.from_lang, text.to_lang)}
+    judged = list[JudgedSet]()
+    for model in models:
+        pairs = [one.given for one in sets]
+        evaluations = _evaluated(pairs, text.swap, judging, GoldOptions(), decoding, recalled, model)
+        for number, (one, evaluation) in enumerate(zip(sets, evaluations, strict=True)):
+            _record(model, evaluation, one.files, judging, decoding, memory)
+            evaluation = replace(evaluation, translations=())
+            if model != models[0]:
+                evaluation = evaluation.compared_with(judged[number].evaluation, (str(models[0]), str(model)))
+            judged.append(JudgedSet(one.name, one.files, str(model), evaluation))
+    typer.echo(json.dumps(as_values(judged), ensure_ascii=False) if results.as_json else "\n".join(table_lines(judged)))
+    if results.output is not None:
+        write_table(results.output, judged)  # last, so that a full disk takes no scores with it
+
+
+def _record(
+    model: Path,
+    evaluation: ModelEvaluation,
+    files: Sequence[str],
+    judging: JudgingOptions,
+    decoding: TranslatorOptions,
+    memory: MemoryOptions,
+) -> None:
+    """Keep the scores of a run in it."""
+    from clearhead.training.evaluations import record_evaluation
+
+    changed = {"tokenize": judging.tokenize, "lowercase": judging.lowercase or None, **decoding.settings}
+    changed |= {"memory": memory.memory and [str(file) for file in memory.memory], **memory.settings}
+    record_evaluation(
+        model,
+        model_sha256=evaluation.model_sha256,
+        files=files,
+        options={name: value for name, value in changed.items() if value is not None},
+        sentences=evaluation.scores.sentences,
+        metrics=evaluation.titled_metrics(),
+        notice=notice,
+    )
+
+
 def _evaluated(
-    given: GivenPairs,
+    test_sets: Sequence[GivenPairs],
     is_swapped: bool,
     judging: JudgingOptions,
     gold: GoldOptions,
@@ -195,23 +258,26 @@ def _evaluated(
     recalled: Mapping[str, Any],
     path: Path,
     ensemble: Sequence[Path] = (),
-) -> ModelEvaluation:
-    """Evaluate a model, and report what is notable in its translations."""
+) -> Iterator[ModelEvaluation]:
+    """Evaluate a model on each test set, and report what is notable in its translations."""
     from clearhead.translation.test_set import evaluate_model, seems_swapped
     from clearhead.translation.worker_pool import TranslatorTeam
 
-    options: dict[str, Any] = {"name": given.name, **vars(gold), **judging.settings, **decoding.settings}
-    options |= recalled
+    options: dict[str, Any] = {**vars(gold), **judging.settings, **decoding.settings, **recalled}
     with TranslatorTeam.of(path, decoding.workers, device=decoding.device, ensemble=ensemble) as translator:
         report_unconsulted(translator, options)
-        evaluation = evaluate_model(translator, given.sources, given.targets, intervals=True, stage=progress, **options)
-        if seems_swapped(translator, evaluation, given.sources, **decoding.settings):
-            remedy = "leave out" if is_swapped else "add"
-            notice(f"{given.name}: {path} seems to translate the references into the sources; {remedy} --swap")
-    notices = TranslationNotices(given.name, translator)
-    notices.add([(f"line {number}", result) for number, result in enumerate(evaluation.translations, start=1)])
-    notices.tell()
-    return evaluation
+        for given in test_sets:
+            options["name"] = given.name
+            evaluation = evaluate_model(
+                translator, given.sources, given.targets, intervals=True, stage=progress, **options
+            )
+            if seems_swapped(translator, evaluation, given.sources, **decoding.settings):
+                remedy = "leave out" if is_swapped else "add"
+                notice(f"{given.name}: {path} seems to translate the references into the sources; {remedy} --swap")
+            notices = TranslationNotices(given.name, translator)
+            notices.add([(f"line {number}", result) for number, result in enumerate(evaluation.translations, start=1)])
+            notices.tell()
+            yield evaluation
 
 
 def _write(output: str, texts: Sequence[str]) -> DataError | None:

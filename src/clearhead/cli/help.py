@@ -81,7 +81,10 @@ def _advice(parameters: Sequence[Any], given: Mapping[str, Any], unexpected: lis
     if output is not None and given.get(output.name) is not None:
         output = None
     if not unexpected:
-        many = next((arg.name for arg in arguments if arg.nargs == -1 and not (arg.metavar or "").endswith("OUT")), "")
+        many = next(
+            (arg.name for arg in arguments if arg.nargs == -1 and not (arg.metavar or "").endswith(("OUT", "MODEL"))),
+            "",
+        )
         *others, last = given.get(many) or [""]
         if output is None or not others or last == "-" or os.path.exists(last):
             return None

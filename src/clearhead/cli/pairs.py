@@ -23,6 +23,8 @@ class GivenPairs:
     pairs: list[SentencePair]
     name: str
     """Name shown with line numbers in messages."""
+    languages: tuple[str | None, str | None] = (None, None)
+    """Languages of source and target, if the file, or the names of two files, say them."""
 
     @property
     def sources(self) -> list[str]:
@@ -57,19 +59,27 @@ class PairOptions(PairFormat):
             DataError: If a file cannot be read, or a row is not a pair: omitting it would shift all later results.
         """
         from clearhead.files import display_name
-        from clearhead.formats import SKIPS, read_pairs, read_parallel
+        from clearhead.formats import SKIPS, language_in_name, read_pairs, read_parallel
+
+        languages: tuple[str | None, str | None] = (None, None)
+
+        def tell(files: Sequence[PairFile]) -> None:
+            nonlocal languages
+            languages = files[0].languages if files else languages
+            _tell_formats(files)
 
         if self.pairs is None:
             read = list(read_parallel([source or ""], [target or ""], swap=self.swap, notice=notice))
-            name = display_name((target if self.swap else source) or "")
+            sides = (target or "", source or "") if self.swap else (source or "", target or "")
+            name, languages = display_name(sides[0]), (language_in_name(sides[0]), language_in_name(sides[1]))
         else:
-            read = list(read_pairs([self.pairs], self.wanted, swap=self.swap, on_open=_tell_formats))
+            read = list(read_pairs([self.pairs], self.wanted, swap=self.swap, on_open=tell))
             name = display_name(self.pairs)
         pairs = [pair for pair in read if pair.skipped is None]
         for reason, count in Counter(pair.skipped for pair in read if pair.skipped is not None).items():
             notice(f"{count:,} of {len(read):,} entries are left out: {SKIPS[reason]}")
         is_line_by_line = all(pair.line == number for number, pair in enumerate(pairs, start=1))
-        return GivenPairs(pairs, name if is_line_by_line else f"the pairs of {name}")
+        return GivenPairs(pairs, name if is_line_by_line else f"the pairs of {name}", languages)
 
 
 def _tell_formats(files: Sequence[PairFile]) -> None:

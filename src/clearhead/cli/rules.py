@@ -64,6 +64,13 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     ),
     "evaluate": (
         Rule("", needs="MODEL, --hypothesis FILE"),
+        Rule("more than one MODEL", needs="--sets DIR"),
+        Rule("--sets", needs="MODEL"),
+        Rule(
+            "--sets",
+            excludes="--source, --reference, --pairs, --ensemble, --compare, --gold-alignments",
+            why="which is for one test set",
+        ),
         Rule(
             "MODEL, --source, --ensemble, --compare, --output, --gold-alignments, --beam, --split, --as-is, "
             "--source-lang, --target-lang, --batch-tokens, --precision, --shortlist, --device, --workers",
@@ -71,12 +78,12 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             why="whose translations exist already",
         ),
         Rule("--source, --reference", excludes="--pairs", why=_BOTH_SIDES),
-        Rule("MODEL", needs="--source FILE and --reference FILE, --pairs FILE"),
+        Rule("MODEL", needs="--source FILE and --reference FILE, --pairs FILE, --sets DIR"),
         Rule("--hypothesis", needs="--reference FILE, --pairs FILE"),
         Rule("--swap", needs="MODEL, --pairs FILE"),
         Rule("--align-by, --gold-base", needs="--gold-alignments FILE"),
         Rule("--tokenize", needs="--metric bleu"),
-        _OF_PAIRS,
+        _OF_PAIRS._replace(needs="--pairs FILE, --sets DIR"),
     ),
     "export": (
         Rule("--source, --target", needs="--to clearhead", why="whose translations are compared on it"),

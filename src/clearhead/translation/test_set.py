@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress
@@ -265,8 +265,19 @@ def _table(evaluation: Evaluation) -> list[str]:
     rows += [("sentences", f"{values['sentences']:,}", "", "")]
     speeds = {"sentences/s": "sentences_per_second", "output tokens/s": "output_tokens_per_second"}
     rows += [(title, f"{values[name]:,.2f}", "", "") for title, name in speeds.items() if name in values]
-    first, second, third = (max(len(row[column]) for row in rows) for column in range(3))
-    return [f"{row[0]:<{first}}  {row[1]:>{second}}  {row[2]:<{third}}  {row[3]}".rstrip() for row in rows]
+    return aligned(rows, numbers=(1,))
+
+
+def aligned(rows: Sequence[Sequence[str]], *, numbers: Collection[int]) -> list[str]:
+    """Return rows of cells as lines, each column as wide as its widest cell, those of numbers aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def _part_line(name: str, evaluation: Evaluation) -> str:

@@ -21,6 +21,8 @@ from clearhead.training.report import Answer, Judged, LearnedPair, write_report
 from clearhead.training.runs import RunSummary, write_runs_page
 from clearhead.translation.report import TranslationReport
 from clearhead.translation.result import Translation
+from clearhead.translation.test_set import ModelEvaluation
+from clearhead.translation.test_sets import JudgedSet, write_table
 from every_run import slow
 
 SCREENS = 6 * 844
@@ -117,7 +119,23 @@ def runs_page(path: Path) -> None:
     write_runs_page(path, [summary(number) for number in range(1, 7)])
 
 
-REPORTS = {"run": run_report, "runs": runs_page, "doctor": doctor_report, "translation": translation_report}
+def sets_page(path: Path) -> None:
+    def judged(number: int, text: str) -> JudgedSet:
+        evaluation = ModelEvaluation.of_texts([text, "a dog"], ["two dogs run", "a dog"], intervals=True)
+        if text != "one dog":
+            evaluation = evaluation.compared_with(judged(number, "one dog").evaluation, ("first", text))
+        return JudgedSet(f"a-long-name-of-a-test-set-{number}.tsv", [], f"runs/{text * 4}", evaluation)
+
+    write_table(str(path), [judged(number, text) for number in range(7) for text in ("one dog", "two dogs", "cats")])
+
+
+REPORTS = {
+    "run": run_report,
+    "runs": runs_page,
+    "doctor": doctor_report,
+    "translation": translation_report,
+    "test sets": sets_page,
+}
 
 
 @pytest.fixture(params=REPORTS)
