@@ -36,7 +36,8 @@ class TrainConfig(Settings):
     device. The weights of a layer are gathered while the layer is computed; all weights are gathered for validation."""
     max_steps: Steps | None = None
     """Maximum number of optimiser steps. If neither this nor `max_minutes` is set, training runs for 30 passes over the
-    corpus, at most 100,000 steps."""
+    corpus, at most 100,000 steps. With `data.corrections` it runs for 10 passes over them, even if `max_minutes` would
+    allow more."""
     max_minutes: Minutes | None = None
     """Maximum training time in minutes, including data preparation and the time before each resumption; no limit if not
     set."""

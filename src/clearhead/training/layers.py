@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from clearhead.config import Config, ModelConfig
+from clearhead.config import MOST_STEPS, Config, ModelConfig
 from clearhead.config.model import OF_THE_TOKENIZER
 from clearhead.config.nested import flat, nested
 from clearhead.config.presets import AUTOMATIC_PRESETS, PRESETS, RECIPES, recipe
@@ -202,17 +202,27 @@ def completed(config: Config, batches_per_epoch: int) -> Config:
         "tokenizer.placeholders": model.num_placeholders > 0,
         "train.learning_rate": peak_rate(train, d_model=model.d_model),
     }
-    if train.max_steps is None and train.max_minutes is None:
-        chosen["train.max_steps"] = default_steps(batches_per_epoch)
+    if (most := step_limit(config, batches_per_epoch)) < MOST_STEPS:
+        chosen["train.max_steps"] = most
     return changed(config, chosen)
 
 
-def default_steps(batches_per_epoch: int) -> int:
-    """Return the length of a run without a limit: 30 passes over the corpus, at most 100,000 steps.
+def step_limit(config: Config, batches_per_epoch: int) -> int:
+    """Return the most steps of a run: `train.max_steps`, or what follows if that is open.
 
-    The paper's base model was trained for 100,000 steps (section 5.2).
+    10 passes over corrections, since more unlearn other text; otherwise, without a time limit, 30 passes over the
+    corpus, at most 100,000 steps, as many as the paper's base model was trained for (section 5.2).
+
+    Args:
+        config: Settings of the run.
+        batches_per_epoch: Optimiser steps of one pass.
     """
-    return min(100_000, 30 * batches_per_epoch)
+    train = config.train
+    if train.max_steps is not None:
+        return train.max_steps
+    if config.data.corrections:
+        return 10 * batches_per_epoch
+    return MOST_STEPS if train.max_minutes is not None else min(100_000, 30 * batches_per_epoch)
 
 
 def changed(config: Config, changes: Mapping[str, Any]) -> Config:

@@ -22,7 +22,7 @@ from clearhead.data.prepare import Prepared
 from clearhead.errors import ConfigError
 from clearhead.training.distributed import Workers
 from clearhead.training.intervals import intervals, validation_share
-from clearhead.training.layers import Layers, changed, completed, default_steps
+from clearhead.training.layers import Layers, changed, completed, step_limit
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.progress import done_by
@@ -154,7 +154,7 @@ def make_plan(
         least_tokens = config.train.batch_tokens
         config = _with_first_choices(config, layers, data, device)
         train, order, seconds = config.train, data.order(config.train), None
-        steps = train.max_steps or default_steps(order.batches_per_epoch)
+        steps = step_limit(config, order.batches_per_epoch)
         if train.max_minutes is not None:
             seconds, compiled = _seconds_per_step(config, order, data, device, num_workers, own)
             compiling += compiled
@@ -164,7 +164,7 @@ def make_plan(
                 seconds *= tokens / train.batch_tokens  # at least
                 config = changed(config, {"train.batch_tokens": tokens})
                 train, order = config.train, data.order(config.train)
-            steps = min(train.max_steps or MOST_STEPS, max(1, int(left / seconds)))
+            steps = min(step_limit(config, order.batches_per_epoch), max(1, int(left / seconds)))
         plan = Plan(config, order, steps, steps / order.batches_per_epoch, seconds, compiling)
         if steps * train.batch_tokens >= _ENOUGH_TOKENS.get(preset, 0):
             break

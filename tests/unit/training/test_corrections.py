@@ -44,6 +44,14 @@ def test_corrections_are_learned_beside_the_text_of_the_models_run(corrected, tm
     assert data.report["general"]["kept"] == rounds["epochs"] * rounds["num_new"]  # half of each epoch
 
 
+@pytest.mark.parametrize(("limits", "passes"), [({"max_minutes": 90.0}, 10), ({}, 10), ({"max_steps": 7}, None)])
+def test_a_few_corrections_are_learned_in_ten_passes(corrected, limits, passes):
+    run = corrected({"train": {"max_steps": None, **limits}})
+    config = Config.load(run / "config.toml")
+    per_epoch = open_prepared(run / "data").order(config.train).batches_per_epoch
+    assert config.train.max_steps == (7 if passes is None else passes * per_epoch)
+
+
 def test_text_that_is_named_takes_the_place_of_that_of_the_run(corrected, tmp_path):
     other = write_tsv(
         tmp_path / "other.tsv", [(f"anderer {number} Satz", f"other {number} text") for number in range(50)]
