@@ -198,19 +198,28 @@ def projections(modules: Sequence[MultiHeadAttention], run: Callable[[], Any]) -
 @contextmanager
 def _watching(linears: Sequence[torch.nn.Linear]) -> Iterator[dict[torch.nn.Linear, tuple[Tensor, Tensor]]]:
     """Record the input and output of linear layers in this thread; the hooks are removed at the end."""
-    seen: dict[torch.nn.Linear, tuple[Tensor, Tensor]] = {}
-    own = threading.get_ident()
-
-    def keep(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        if threading.get_ident() == own:
-            seen[module] = (inputs[0], output)
-
-    handles = [linear.register_forward_hook(keep) for linear in linears]
+    recorder = _Recorder(threading.get_ident())
+    handles = [linear.register_forward_hook(recorder) for linear in linears]
     try:
-        yield seen
+        yield recorder.seen
     finally:
         for handle in handles:
             handle.remove()
+
+
+class _Recorder:
+    """Records what passes through layers in one thread; in a copy of the model for another process it does nothing."""
+
+    def __init__(self, thread: int | None = None) -> None:
+        self.seen: dict[torch.nn.Linear, tuple[Tensor, Tensor]] = {}
+        self._thread = thread
+
+    def __call__(self, module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        if threading.get_ident() == self._thread:
+            self.seen[module] = (inputs[0], output)
+
+    def __reduce__(self) -> tuple[type[_Recorder], tuple[()]]:
+        return _Recorder, ()
 
 
 def _numbers(values: Tensor) -> Float32[np.ndarray, "..."]:

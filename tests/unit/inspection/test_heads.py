@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import partial
 
 import numpy as np
@@ -11,7 +12,7 @@ from model_kinds import KINDS
 
 from clearhead.errors import DataError
 from clearhead.inspection.explain import explain
-from clearhead.inspection.heads import attentions
+from clearhead.inspection.heads import _watching, attentions
 
 TEXT, TARGET = "Ein kleiner Hund rennt.", "A small dog."
 
@@ -108,3 +109,13 @@ def test_the_residual_stream_is_what_each_layer_reads_and_the_last_one_writes(ma
         ids = translator.bundle.tokenizer.encode_sources([TEXT])
         memory, _ = translator.bundle.model.encode(torch.tensor(ids))
     np.testing.assert_allclose(stream[-1], memory[0].numpy(), atol=1e-5)
+
+
+def test_a_model_can_be_copied_to_another_process_while_another_thread_looks_inside():
+    layer = torch.nn.Linear(3, 5)
+    inputs = torch.ones(2, 3)
+    with _watching([layer]) as seen:
+        copied = pickle.loads(pickle.dumps(layer))
+        torch.testing.assert_close(copied(inputs), layer(inputs), rtol=0, atol=0)
+        assert set(seen) == {layer}
+    assert not layer._forward_hooks
