@@ -19,9 +19,9 @@ from clearhead.files import read_lines
 from clearhead.translation.memory import TranslationMemory
 from clearhead.translation.translator import Translator
 
-CONSTANTS: dict[str, tuple[float, ...]] = {"TEMPERATURE": (0.003, 0.01, 0.1, 0.3), "REACH": (0.2, 0.8)}
+CONSTANTS: dict[str, tuple[float, ...]] = {"TEMPERATURE": (0.01, 0.03, 0.1, 0.3), "REACH": (0.3, 0.4, 0.6, 0.8)}
 """Other values of the constants of `clearhead.decoding.neighbours`."""
-COUNTS, WEIGHTS, LEAST = (1, 2, 8, 16), (0.2, 0.4, 0.6, 0.9), (0.4, 0.5)
+COUNTS, WEIGHTS, LEAST = (1, 2, 4, 16), (0.2, 0.4, 0.6, 0.9), (0.4, 0.5)
 
 
 def main() -> None:

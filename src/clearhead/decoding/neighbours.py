@@ -19,10 +19,10 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-TEMPERATURE = 0.03
+TEMPERATURE = 0.05
 """Temperature of the softmax over squared distances. Like `REACH` it is in mean squared lengths of the keys, so that it
 fits any model."""
-REACH = 0.4
+REACH = 0.5
 """Squared distance of the nearest key from which on a step ignores the neighbours."""
 
 NEAR = 0.3

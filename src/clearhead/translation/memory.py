@@ -15,6 +15,7 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -49,8 +50,12 @@ class Lookup(Protocol):
 LEAST_SIMILARITY = 0.75
 """Minimum similarity of a match, unless another one is given."""
 
-MOST_NEIGHBOURS = 4
+MOST_NEIGHBOURS = 7
 """Pairs that the model consults for a sentence, at most."""
+POOL = 80
+"""The pairs of which these are chosen: those with the most words of the text."""
+LONGEST_SEQUENCE = 3
+"""Words of the sequences that the chosen pairs shall share with the text, at most."""
 
 MOST_WORDS = 2_000
 """Maximum words of a text for similar matches; longer ones match exactly alone: comparing takes quadratic time."""
@@ -65,10 +70,10 @@ ROUNDING = 1e-9
 
 
 class Candidate(NamedTuple):
-    """A source that may be similar."""
+    """A source that may be similar, or is."""
 
     bound: float
-    """Its similarity at most."""
+    """Its similarity, at most or exactly."""
     number: int
     words: Sequence[int]
     """The numbers of its words."""
@@ -168,22 +173,24 @@ class TranslationMemory:
         require_share(least)
         if (exact := self.exact(text, context=context)) is not None:
             return exact
-        best = self._most_similar(comparable(text), least, 1)
+        best = closest(*self._compared(comparable(text), least), least)
         return self._matches(best)[0] if best else None
 
     def nearest(self, text: str, /, count: int = MOST_NEIGHBOURS, least: float = NEAR) -> Matches:
-        """Return the most similar entries, best first, an exact match among them, for `Translator.translate`.
+        """Return similar entries, best first, an exact match among them, for `Translator.translate`.
+
+        The most similar one, and those that share most with the text that the others lack.
 
         Args:
             text: A line, or a sentence.
             count: Maximum number of entries.
             least: Minimum similarity, above 0.
         """
-        return self._matches(self._most_similar(comparable(text), least, count))
+        return self._matches(covering(*self._compared(comparable(text), least), least, count))
 
-    def _matches(self, found: Iterable[tuple[float, int]]) -> Matches:
+    def _matches(self, found: Iterable[Candidate]) -> Matches:
         matches = []
-        for similarity, number in found:
+        for similarity, number, _ in found:
             key = self._sources[number]
             uses = tuple(self._uses.get(key, ()))
             matches.append(MemoryMatch(self._originals[key], self._targets[key], round(similarity, 4), uses=uses))
@@ -208,11 +215,12 @@ class TranslationMemory:
         by_context, uses = self._in_context.get(key, {}), tuple(self._uses.get(key, ()))
         return exact_match(text, self._originals[key], target, by_context, context, uses)
 
-    def _most_similar(self, text: str, least: float, count: int) -> list[tuple[float, int]]:
+    def _compared(self, text: str, least: float) -> tuple[list[int], Iterable[Candidate]]:
+        """Return the numbers of the words of a text, and what it is compared with."""
         unknown = len(self._ids)
         words = [self._ids.get(word.text, unknown) for word in term_words(text)]
         if not 0 < len(words) <= MOST_WORDS:
-            return []
+            return [], ()
         common = np.zeros(len(self), dtype=np.int32)
         for word, times in Counter(words).items():
             if word != unknown:
@@ -220,8 +228,7 @@ class TranslationMemory:
         bounds = np.minimum(common, self._lengths) / np.maximum(self._lengths, len(words))
         near = np.flatnonzero(bounds >= least - ROUNDING)
         nearest = near[np.lexsort((-near, -bounds[near]))].tolist()
-        candidates = (Candidate(bounds[number], number, self._words[number]) for number in nearest)
-        return closest(words, candidates, least, count)
+        return words, (Candidate(bounds[number], number, self._words[number]) for number in nearest)
 
 
 def require_share(least: float) -> None:
@@ -234,10 +241,8 @@ def require_share(least: float) -> None:
         raise ConfigError(f"the least similarity ({least}) must be above 0 and at most 1, such as 0.75")
 
 
-def closest(
-    words: Sequence[int], candidates: Iterable[Candidate], least: float, count: int = 1
-) -> list[tuple[float, int]]:
-    """Return similarity and number of the most similar candidates, best first; of equal ones the last number first.
+def closest(words: Sequence[int], candidates: Iterable[Candidate], least: float, count: int = 1) -> list[Candidate]:
+    """Return the most similar candidates with their similarity, best first; of equal ones the last number first.
 
     Args:
         words: The numbers of the words of a text.
@@ -247,17 +252,50 @@ def closest(
     """
     from rapidfuzz.distance import Levenshtein
 
-    best: list[tuple[float, int]] = []
+    best: list[Candidate] = []
     for bound, number, others in candidates:
-        to_beat = best[-1][0] if len(best) == count else least
+        to_beat = best[-1].bound if len(best) == count else least
         if len(best) == count and bound < to_beat:
             break
         longest = max(len(words), len(others))
         least_same = math.ceil((to_beat - ROUNDING) * longest)
         same = Levenshtein.similarity(words, others, score_cutoff=least_same)  # 0 below the cutoff
         if same >= least_same:
-            best = sorted([*best, (same / longest, number)], reverse=True)[:count]
+            best = sorted([*best, Candidate(same / longest, number, others)], reverse=True)[:count]
     return best
+
+
+def covering(words: Sequence[int], candidates: Iterable[Candidate], least: float, count: int) -> list[Candidate]:
+    """Return similar candidates that together share much with a text, as `closest` returns them.
+
+    The most similar one, and then of the `POOL` with the highest bounds the one that shares most sequences of words
+    with the text that those before it lack, and so on (as Agrawal et al. 2023 choose examples); of equal ones the most
+    similar.
+
+    Args:
+        words: As in `closest`, like the next two.
+        candidates: The candidates.
+        least: Minimum similarity.
+        count: Maximum number of candidates returned.
+    """
+    pool = [*islice(candidates := iter(candidates), POOL)]
+    chosen = closest(words, chain(pool, candidates), least)
+    if not chosen or count == 1:
+        return chosen
+    left = [candidate for candidate in closest(words, pool, least, POOL) if candidate.number != chosen[0].number]
+    missing = _sequences(words) - _sequences(chosen[0].words)
+    shared = {candidate.number: _sequences(candidate.words) & missing for candidate in left}
+    while left and len(chosen) < count:
+        best = max(left, key=lambda candidate: len(shared[candidate.number] & missing))
+        chosen.append(best)
+        left.remove(best)
+        missing -= shared[best.number]
+    return sorted(chosen, reverse=True)
+
+
+def _sequences(words: Sequence[int]) -> set[tuple[int, ...]]:
+    lengths = range(1, LONGEST_SEQUENCE + 1)
+    return {tuple(words[start : start + length]) for length in lengths for start in range(len(words) - length + 1)}
 
 
 def exact_match(

@@ -47,8 +47,8 @@ from clearhead.translation.memory import (
     Candidate,
     Matches,
     TranslationMemory,
-    closest,
     comparable,
+    covering,
     exact_match,
     is_useful,
     require_share,
@@ -164,7 +164,8 @@ class MemoryFile:
             numbers = self._numbers(words)
             own = [numbers.get(_blob(word[:1]), -1) for word in words]
             candidates = self._candidates([numbers.get(_blob(word)) for word in words], least)
-            found = [(similarity, self._entry(number)) for similarity, number in closest(own, candidates, least, count)]
+            chosen = covering(own, candidates, least, count)
+            found = [(candidate.bound, self._entry(candidate.number)) for candidate in chosen]
         return [
             MemoryMatch(source, pairs[-1][0], round(similarity, 4), uses=uses)
             for similarity, (source, pairs, uses) in found

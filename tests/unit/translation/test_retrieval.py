@@ -55,6 +55,20 @@ def test_the_nearest_pairs_come_best_first_from_either_kind_of_memory(memory, tm
         assert kind.nearest("Something else entirely") == kind.nearest(" ") == []
 
 
+def test_pairs_that_share_other_words_with_the_text_are_chosen_of_similar_ones(tmp_path):
+    sources = ["a red dog runs on grass", "a red dog runs on ice", "the man runs home with a kite", "some red dog runs"]
+    pairs = [(source, f"{number}") for number, source in enumerate(sources)]
+    write_memory(str(tmp_path / "m.sqlite"), [(*pair, None) for pair in pairs], ("en", "de"))
+    for kind in (TranslationMemory(pairs), MemoryFile(tmp_path / "m.sqlite")):
+        found = [kind.nearest("a red dog runs with a kite", count, least=0.2) for count in (1, 2, 3, 9)]
+        assert [[match.target for match in some] for some in found] == [
+            ["1"],
+            ["1", "2"],  # 0 is more similar than 2, but shares nothing that 1 lacks
+            ["1", "0", "2"],
+            ["1", "0", "3", "2"],
+        ]
+
+
 def test_the_weight_is_that_of_the_most_similar_pair_or_the_setting(translator, memory):
     weights = [segment.neighbours and segment.neighbours.weight for segment in found(translator, LINES, memory)]
     assert weights == [automatic_weight(0.8333), None, automatic_weight(0.6)]
