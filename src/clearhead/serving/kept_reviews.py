@@ -1,7 +1,7 @@
 """The reviews that a server keeps in a directory: begun from a translated document, and open while they are used.
 
-A review is the directory `DIR/KEY`; nobody finds it who was not told its key, 128 random bits. What changes is in its
-journal at once (`translation.review_files`), so a server that is killed loses nothing.
+A review is the directory `DIR/KEY`; its key, 128 random bits, is the only way to find it. A change is in its journal at
+once (`translation.review_files`), so a server that is killed loses nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ReviewStart(BaseModel):
     output: str
     """Name of the file that is written, from `safe_name`."""
     data: bytes = b""
-    """Content of the document; not kept here in the directory, where it is a file of its own."""
+    """Content of the document, which is a file of its own in the directory of a review."""
     options: dict[str, Any]
     """Options of its format, as for `opened_upload`."""
     model: str
@@ -170,7 +170,7 @@ class KeptReviews:
         return key
 
     def client(self, key: str) -> str:
-        """Return a name for the client that began a review, for the limits of who comes by its link.
+        """Return a name for the client that began a review; the requests of its link count for that client.
 
         Raises:
             HTTPError: If there is no such review.

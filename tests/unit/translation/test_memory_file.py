@@ -240,17 +240,20 @@ from clearhead.errors import DataError
 from clearhead.translation.memory_file import MemoryFile
 
 file = MemoryFile(sys.argv[1])
-for most in (1_000, 0, resource.RLIM_INFINITY):
+for name, most in (("small", 1_000), ("none", 0), ("room", resource.RLIM_INFINITY)):
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
     for number in range(2):
         try:
-            file.add(f"new {most} {number}", "neu", None)
+            file.add(f"new {name} {number}", "neu", None)
         except DataError as error:
             assert str(error).startswith(f"cannot use {sys.argv[1]}: "), error
-            assert most != resource.RLIM_INFINITY
+            assert name != "room"
         else:
-            assert most == resource.RLIM_INFINITY
+            assert name == "room"
 """
     subprocess.run([sys.executable, "-c", program, path], check=True)
     with closing(MemoryFile(path)) as file:
-        assert len(file) == len(PAIRS) - 1 + 2
+        added = [
+            file.has(f"new {name} {number}", "neu", None) for name in ("small", "none", "room") for number in (0, 1)
+        ]
+    assert added == [False] * 4 + [True] * 2
