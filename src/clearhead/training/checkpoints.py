@@ -347,10 +347,11 @@ class Checkpoints:
             return last
         return step
 
-    def good_before(self, step: int, best: Best | None, *, multiple_of: int) -> int | None:
-        """Return the step of the newest undamaged checkpoint up to a step; None if none is left.
+    def good_before(self, step: int, best: Best | None, *, multiple_of: int) -> tuple[int, bool] | None:
+        """Return the step of the newest undamaged checkpoint up to a step, and whether the best as of then exists.
 
-        Checkpoints that an interruption or the time limit added are left out, as in `last`.
+        None if there is no such checkpoint. Checkpoints that an interruption or the time limit added are left out, as
+        in `last`.
 
         Args:
             step: Optimiser steps.
@@ -361,7 +362,8 @@ class Checkpoints:
             number = _step(path)
             is_regular = number % multiple_of == 0 or (best is not None and number == best.step)
             if 0 < number <= step and is_regular and self.trouble(path) is None:
-                return number
+                then = self.state(path).best
+                return number, then is None or self.path(then.step).exists()
         return None
 
     def prune(self, keep: int, *, best_step: int | None, multiple_of: int) -> None:

@@ -257,10 +257,9 @@ class Loop:
             TrainingError: If the run did so before, or has no such checkpoint.
         """
         train, elapsed, divergence = self.config.train, self.state.elapsed, self.state.divergence
-        is_first, told, every = self.workers.is_first, None, train.checkpoint_every
-        if is_first:
-            told = json.dumps(self.checkpoints.good_before(error.good_until, self.state.best, multiple_of=every))
-        step = json.loads(self.workers.tell(f"good before {error.last}", told))
+        is_first, until, best, every = self.workers.is_first, error.good_until, self.state.best, train.checkpoint_every
+        told = json.dumps(self.checkpoints.good_before(until, best, multiple_of=every)) if is_first else None
+        step, has_best = json.loads(self.workers.tell(f"good before {error.last}", told)) or (None, True)
         if step is None or divergence.went_back is not None:
             raise error.final(divergence, train, self.config.model.d_model, self.run)
         if is_first:
@@ -272,7 +271,9 @@ class Loop:
         self.steps.reload()
         self.state.divergence.went_back = Return(step, error.first, error.last)
         self.state.elapsed, self.best, self._unread_seconds = elapsed, None, 0.0
-        self._save(None)
+        self.workers.wait()  # until all have read the checkpoint
+        self.state.best = self.state.best if has_best else None
+        self._save(None if has_best else self._validate(log))
         log.go_back(step=step, validated_step=self.last_validation)
         if is_first:
             self.attention_log.cut(self.last_validation)

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from planted import plant
 
+from clearhead.bundle import load_bundle
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import TrainingError
 from clearhead.files.tensors import read_weights
@@ -60,15 +62,33 @@ def added(divergence: Divergence, *nlls: float | None) -> list[int]:
         ([5.0, None, None, None], [4]),
         ([4.0] * 24 + [9.0] * 20, []),
         ([4.0, 2.0] * 12 + [3.0] + [4.01] * 19 + [3.99] + [4.01] * 19, []),
+        ([4.6] + [3.0] * 24 + [4.5] * 20, []),
         ([4.0, 2.0] * 12 + [3.0] + [4.01] * 20, [45]),
         ([3.0] * 25 + [4.5] * 18 + [None, 4.5], [45]),
         ([9.0 - 0.1 * step for step in range(80)], []),
         ([2.0 + 0.03 * step for step in range(80)], []),
     ],
-    ids=["two", "three", "few before", "19 high", "20 high", "high and skipped", "falling", "rising slowly"],
+    ids=[
+        "two",
+        "three",
+        "few before",
+        "19 high",
+        "not highest",
+        "20 high",
+        "high and skipped",
+        "falling",
+        "rising slowly",
+    ],
 )
 def test_a_run_goes_back_after_three_skipped_or_twenty_high_steps(nlls, back):
     assert added(Divergence(), *nlls) == back
+
+
+@pytest.mark.parametrize("share", [0.7, 0.8])
+def test_a_corpus_of_easy_and_hard_batches_does_not_go_back(share):
+    random = np.random.default_rng(11)
+    hard = random.random(5_000) < share
+    assert added(Divergence(), *(0.2 + 3.0 * hard + abs(random.normal(0.0, 0.3, size=hard.size))).tolist()) == []
 
 
 def test_trouble_of_a_loss_that_exploded_says_what_blind_guessing_costs():
@@ -93,15 +113,15 @@ def test_divergence_is_restored_from_a_checkpoint_exactly_and_older_checkpoints_
 
 def test_good_before_is_the_newest_regular_or_best_checkpoint_that_is_whole(tmp_path):
     checkpoints = Checkpoints(tmp_path, pytest.fail)
-    for step in (0, 10, 13, 17, 20, 30):
-        checkpoints.save(TrainingState(step=step), {"w": torch.ones(3)}, {})
-    best = Best(13, 1.0, 2.0, 3.0, "0")
-    assert checkpoints.good_before(29, best, multiple_of=10) == 20
-    assert checkpoints.good_before(19, best, multiple_of=10) == 13
-    assert checkpoints.good_before(19, None, multiple_of=10) == 10
+    best, deleted = Best(13, 1.0, 2.0, 3.0, "0"), Best(15, 1.0, 2.0, 3.0, "0")
+    for step, then in {0: None, 10: None, 13: best, 17: best, 20: deleted, 30: best}.items():
+        checkpoints.save(TrainingState(step=step, best=then), {"w": torch.ones(3)}, {})
+    assert checkpoints.good_before(29, best, multiple_of=10) == (20, False)
+    assert checkpoints.good_before(19, best, multiple_of=10) == (13, True)
+    assert checkpoints.good_before(19, None, multiple_of=10) == (10, True)
     assert checkpoints.good_before(9, best, multiple_of=10) is None
     (tmp_path / "step-00000020" / "state.json").write_text("{}")
-    assert Checkpoints(tmp_path, pytest.fail).good_before(29, best, multiple_of=10) == 13
+    assert Checkpoints(tmp_path, pytest.fail).good_before(29, best, multiple_of=10) == (13, True)
 
 
 # Runs.
@@ -229,3 +249,19 @@ def test_a_run_killed_while_it_goes_back_resumes_exactly(settings, monkeypatch, 
         path.name for path in (whole / "checkpoints").iterdir()
     )
     assert (run / "skipped.jsonl").read_bytes() == (whole / "skipped.jsonl").read_bytes()
+
+
+def test_the_best_is_chosen_anew_where_its_checkpoint_was_deleted(settings, monkeypatch, capsys):
+    """At step 20 the best was of step 15, whose checkpoint was deleted when step 30 was better."""
+    plant({49, 50, 51}, put=monkeypatch.setattr)
+    better = iter([True, True, False, False, False])  # of steps 30, 45, and again 30, 45, 60
+    monkeypatch.setattr(loop, "is_better", lambda *_: next(better))
+    monkeypatch.setattr(loop, "FEWEST_DECIDING", 0)
+    train = {**LONG, "max_steps": 60, "validate_every": 15, "average_last": 1}
+    run = train_from_values(settings(train=train)).run
+    assert state_of(run, 60)["best"]["step"] == state_of(run, 20)["best"]["step"] == 20
+    assert load_bundle(run).info["weights"] == "step 20"
+    told = capsys.readouterr().err
+    assert "is damaged" not in told
+    steps = [one["step"] for one in read_metrics(run / "metrics.jsonl") if one["split"] == "valid"]
+    assert steps == [15, 20, 30, 45, 60]
