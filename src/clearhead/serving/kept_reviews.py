@@ -141,8 +141,10 @@ class KeptReviews:
             raise DataError(f"cannot keep reviews in {directory}: {error.strerror}") from None
         self._open: dict[str, OpenReview] = {}
         self._lock = Lock()
+        self._beginning = BoundedSemaphore(1)
+        """Held while a review is begun."""
         self._changing = BoundedSemaphore(1)
-        """Held while a review is begun, opened or closed."""
+        """Held while a review is opened or closed; reading a large document takes seconds."""
 
     def begin(self, start: ReviewStart, job: Job) -> str:
         """Keep a new review of the client of a job; return its key.
@@ -155,7 +157,7 @@ class KeptReviews:
         self._require_bytes(2 * len(start.data) + len(content))  # with the document that is written
         mark = f"{_BEGUN_BY}{sha256(job.client.encode()).hexdigest()[:16]}"
         most, key = self._config.max_reviews, secrets.token_hex(16)
-        with self._changed(job), _as_refusal(self._directory, "begun"):
+        with _held(self._beginning, job), _as_refusal(self._directory, "begun"):
             kept = [path for path in self._directory.iterdir() if _KEY.fullmatch(path.name)]
             own = sum((path / mark).exists() for path in kept)
             if len(kept) >= most or own >= -(-most // SHARE_OF_CLIENT):
@@ -232,7 +234,7 @@ class KeptReviews:
             HTTPError: If there is no such review, it cannot be read, or another server has it open.
         """
         directory = self._path(key)
-        with self._changed(job), _as_refusal(directory, "read"):
+        with _held(self._changing, job), _as_refusal(directory, "read"):
             if key in self._open:
                 return
             start = ReviewStart.model_validate_json((directory / _START).read_bytes())
@@ -282,14 +284,6 @@ class KeptReviews:
         except (ClearheadError, HTTPError, OSError) as error:  # its journal has all
             log_event(logging.ERROR, event="review", result="not written", error=type(error).__name__)
         return True
-
-    @contextmanager
-    def _changed(self, job: Job) -> Iterator[None]:
-        acquire(self._changing, job)
-        try:
-            yield
-        finally:
-            self._changing.release()
 
 
 class _SharedDocument(Document):
@@ -346,6 +340,15 @@ def _opened(
     held.enter_context(closing(review))
     review.save()
     return review, document
+
+
+@contextmanager
+def _held(semaphore: BoundedSemaphore, job: Job) -> Iterator[None]:
+    acquire(semaphore, job)
+    try:
+        yield
+    finally:
+        semaphore.release()
 
 
 @contextmanager

@@ -302,6 +302,12 @@ def test_a_review_that_would_take_too_many_bytes_is_not_begun(tmp_path, job):
         assert len([*directory.iterdir()]) == is_begun
 
 
+def test_beginning_does_not_wait_for_another_review_to_be_opened(reviews, job):
+    with reviews._changing:  # a large document is being read
+        key = reviews.begin(start_of(), job)
+    reviews.leave(opened(reviews, key, job))
+
+
 def test_links_in_a_review_are_not_followed_to_tell_its_size(reviews, job, tmp_path):
     key = reviews.begin(start_of(), job)
     (tmp_path / "large").write_bytes(b"x")
