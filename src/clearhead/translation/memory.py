@@ -280,8 +280,8 @@ def covering(words: Sequence[int], candidates: Iterable[Candidate], least: float
     """
     pool = [*islice(candidates := iter(candidates), POOL)]
     chosen = closest(words, chain(pool, candidates), least)
-    if not chosen or count == 1:
-        return chosen
+    if not chosen or count <= 1:
+        return chosen[:count]
     left = [candidate for candidate in closest(words, pool, least, POOL) if candidate.number != chosen[0].number]
     missing = _sequences(words) - _sequences(chosen[0].words)
     shared = {candidate.number: _sequences(candidate.words) & missing for candidate in left}

@@ -43,10 +43,12 @@ from clearhead.translation.memory import (
     MOST_NEIGHBOURS,
     MOST_USES,
     MOST_WORDS,
+    POOL,
     ROUNDING,
     Candidate,
     Matches,
     TranslationMemory,
+    closest,
     comparable,
     covering,
     exact_match,
@@ -164,7 +166,8 @@ class MemoryFile:
             numbers = self._numbers(words)
             own = [numbers.get(_blob(word[:1]), -1) for word in words]
             candidates = self._candidates([numbers.get(_blob(word)) for word in words], least)
-            chosen = covering(own, candidates, least, count)
+            pool = closest(own, candidates, least, POOL if count > 1 else 1)  # their bounds come from lengths alone
+            chosen = covering(own, pool, least, count)
             found = [(candidate.bound, self._entry(candidate.number)) for candidate in chosen]
         return [
             MemoryMatch(source, pairs[-1][0], round(similarity, 4), uses=uses)

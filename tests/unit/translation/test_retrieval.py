@@ -69,6 +69,16 @@ def test_pairs_that_share_other_words_with_the_text_are_chosen_of_similar_ones(t
         ]
 
 
+def test_a_memory_file_chooses_among_the_most_similar_pairs_not_those_of_the_same_length(tmp_path, monkeypatch):
+    sources = [f"a red {number} runs on ice" for number in range(9)]
+    sources += ["a red dog stays with it", "a big dog runs with it again"]
+    write_memory(str(tmp_path / "m.sqlite"), [(source, "x", None) for source in sources], ("en", "de"))
+    for module in ("memory", "memory_file"):
+        monkeypatch.setattr(f"clearhead.translation.{module}.POOL", 4)
+    nearest = MemoryFile(tmp_path / "m.sqlite").nearest("a red dog runs with it", 2)
+    assert [(match.source, match.similarity) for match in nearest] == [(sources[9], 0.8333), (sources[10], 0.7143)]
+
+
 def test_the_weight_is_that_of_the_most_similar_pair_or_the_setting(translator, memory):
     weights = [segment.neighbours and segment.neighbours.weight for segment in found(translator, LINES, memory)]
     assert weights == [automatic_weight(0.8333), None, automatic_weight(0.6)]
