@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 Name = Literal[
     "demo",
+    "plan",
     "train",
     "translate",
     "review",
@@ -35,6 +36,8 @@ def function_of(name: Name) -> Callable[..., None]:
     match name:
         case "demo":
             from clearhead.cli.demo import demo as function
+        case "plan":
+            from clearhead.cli.plan import plan as function
         case "train":
             from clearhead.cli.train import train as function
         case "translate":

@@ -118,6 +118,8 @@ def _explain(section: type[BaseModel], problem: Mapping[str, Any]) -> str:
             return f"unknown setting '{where}'{nearest_name(path[-1], section.model_fields, section=before)}"
         case "value_error":
             return problem["msg"].removeprefix("Value error, ")
+        case "missing":
+            return f"{where} is missing"
         case "tuple_type":
             return f"{where} = {_shown(problem['input'])}: must be a list, such as [{_shown(problem['input'])}]"
         case _:

@@ -197,6 +197,20 @@ class _Lists:
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
 
+def store_of_random(count: int, length: int, *, ids: range) -> PairStore:
+    """Return pairs of random tokens without text, in memory.
+
+    Args:
+        count: Number of pairs.
+        length: Tokens of each source and of each target.
+        ids: Ids to draw from.
+    """
+    drawn = np.random.default_rng(1).integers(ids.start, ids.stop, (count, length))
+    column = pa.array(list(drawn), type=SCHEMA.field("source_ids").type)
+    texts = pa.array([""] * count)
+    return PairStore([pa.record_batch([texts, texts, column, column], schema=SCHEMA)])
+
+
 class ListLengths:
     """Lengths of the lists of a column, read from the mapped file when they are asked for.
 

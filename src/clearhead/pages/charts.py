@@ -27,7 +27,9 @@ _MOST_HOVERS = 100
 """Maximum number of points of a curve whose values are shown on pointing; a long run has thousands."""
 
 
-def line_chart(title: str, curves: Mapping[str, Curve], *, chosen: Sequence[int] = (), missing: str = "") -> Html:
+def line_chart(
+    title: str, curves: Mapping[str, Curve], *, chosen: Sequence[int] = (), missing: str = "", below: str = "step"
+) -> Html:
     """Return a line chart of curves over training steps, at most `MOST_CURVES`. Pointing at a curve shows its values.
 
     The vertical axis starts at zero, so that a nearly constant curve looks constant.
@@ -37,6 +39,7 @@ def line_chart(title: str, curves: Mapping[str, Curve], *, chosen: Sequence[int]
         curves: The curves, by name.
         chosen: Steps of the published weights, which are marked.
         missing: What is shown if the curves have no points; empty for no chart at all then.
+        below: Label of the horizontal axis, if the curves are over something else.
     """
     points = [point for curve in curves.values() for point in curve]
     if not points:
@@ -62,9 +65,9 @@ def line_chart(title: str, curves: Mapping[str, Curve], *, chosen: Sequence[int]
         for place in spread(len(curve), _MOST_HOVERS):
             (x, y), (of_step, value) = places[place], curve[place]
             hovers += f'<circle class="hover" cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}">'
-            hovers += f"<title>{escape(name)}, step {of_step:,}: {_number(value)}</title></circle>"
+            hovers += f"<title>{escape(name)}, {escape(below)} {of_step:,}: {_number(value)}</title></circle>"
     marks = [f"published: step {', '.join(f'{step:,}' for step in chosen)}"] if chosen else []
-    return _figure(title, "step", highest, drawn + hovers, list(curves), marks)
+    return _figure(title, below, highest, drawn + hovers, list(curves), marks)
 
 
 def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -> Html:

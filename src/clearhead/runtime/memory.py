@@ -1,10 +1,11 @@
-"""A limit on the memory of this process, for libraries that unpack a file without one (Linux)."""
+"""The memory of a device, and a limit on that of this process for libraries that unpack a file without one (Linux)."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 if sys.platform.startswith("linux"):
@@ -29,3 +30,25 @@ def limited_memory(num_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (usual, most))
+
+
+def device_memory(device: str) -> int | None:
+    """Return the bytes of memory of a device: of a GPU, or of this machine or its container; None if it is unknown.
+
+    Args:
+        device: `cpu`, `cuda` or `cuda:1`.
+    """
+    if device != "cpu":
+        import torch
+
+        return torch.cuda.get_device_properties(device).total_memory if torch.cuda.is_available() else None
+    if not sys.platform.startswith("linux"):
+        return None
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in _LIMITS_OF_CONTAINERS:
+        with suppress(OSError, ValueError):  # not in a container, or one without a limit ("max")
+            limits.append(int(Path(path).read_text()))
+    return min(limits)
+
+
+_LIMITS_OF_CONTAINERS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

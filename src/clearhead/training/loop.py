@@ -90,7 +90,7 @@ class Loop:
             layers = [*self.model.encoder.layers, *self.model.decoder.layers]
             self.workers.shard(self.model, layers, methods=("encode", "states"))
         self.optimizer = build_optimizer(self.model, config.train)
-        parts = self.model, self.optimizer, config, self.data, self.order, self.workers, self.own
+        parts = self.model, self.optimizer, config, self.data.train, self.order, self.workers, self.own
         self.steps = Steps(*parts, self.display.say)
         self.state = TrainingState(
             device=self.device.type, threads=torch.get_num_threads(), precision=self.steps.precision

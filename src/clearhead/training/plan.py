@@ -19,10 +19,12 @@ from clearhead.config.nested import flat
 from clearhead.config.presets import AUTOMATIC_PRESETS, TABLE3, choose_preset
 from clearhead.data.batches import Batch, BatchOrder, collate, split
 from clearhead.data.prepare import Prepared
+from clearhead.data.store import PairStore
 from clearhead.errors import ConfigError
 from clearhead.training.distributed import Workers
 from clearhead.training.intervals import intervals, validation_share
 from clearhead.training.layers import Layers, changed, completed, step_limit
+from clearhead.training.memory import require_memory
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.progress import done_by
@@ -94,7 +96,7 @@ class Plan:
     @property
     def seconds(self) -> float | None:
         """Expected seconds until the end of training, or None if the speed is unknown."""
-        return None if self.seconds_per_step is None else self.steps * self.seconds_per_step / _SHARE_OF_TRAINING
+        return None if self.seconds_per_step is None else run_seconds(self.steps, self.seconds_per_step)
 
     def lines(self) -> list[str]:
         """Return the plan as lines to print."""
@@ -114,6 +116,16 @@ class Plan:
         if self.seconds is not None:
             lines[1] += f"; {done_by(self.seconds)}"
         return lines
+
+
+def run_seconds(steps: int, seconds: float) -> float:
+    """Return the expected seconds until the end of training, with validations and checkpoints.
+
+    Args:
+        steps: Optimiser steps.
+        seconds: Seconds per step.
+    """
+    return steps * seconds / _SHARE_OF_TRAINING
 
 
 def make_plan(
@@ -140,7 +152,7 @@ def make_plan(
         own: The run's own parts.
 
     Raises:
-        ConfigError: If the settings fit no preset.
+        ConfigError: If the settings fit no preset, or the run does not fit into the memory.
     """
     largest = choose_preset(data.report["train"]["kept"])  # altered copies add no information
     names = list(AUTOMATIC_PRESETS)
@@ -156,7 +168,7 @@ def make_plan(
         train, order, seconds = config.train, data.order(config.train), None
         steps = step_limit(config, order.batches_per_epoch)
         if train.max_minutes is not None:
-            seconds, compiled = _seconds_per_step(config, order, data, device, num_workers, own)
+            seconds, compiled = seconds_per_step(config, order, data.train, device, num_workers, own)
             compiling += compiled
         if train.max_minutes is not None and seconds is not None:
             left = max(0.0, 60 * train.max_minutes - spent - compiling) * _SHARE_OF_TRAINING
@@ -172,10 +184,12 @@ def make_plan(
         raise problem or ConfigError("there is no preset to choose from")
     chosen = layers.with_preset(str(plan.config.preset)).with_("plan", _planned(plan, layers, data, device))
     config = chosen.with_("fixed", {"model": data.tokenizer.model_settings}).config
+    if not own.names:
+        require_memory(config, plan.order, data.train, device, num_workers)
     seconds = plan.seconds_per_step
     if seconds is None:  # without a time limit only the chosen preset is timed
         most = max(1, plan.steps // _TIMED_SHARE)
-        seconds, compiling = _seconds_per_step(config, plan.order, data, device, num_workers, own, most)
+        seconds, compiling = seconds_per_step(config, plan.order, data.train, device, num_workers, own, most)
     config = completed(config, plan.order.batches_per_epoch)
     share = validation_share(plan.steps, config, data, device)
     return replace(plan, config=config, seconds_per_step=seconds, compiling=compiling, validation_share=share)
@@ -184,14 +198,26 @@ def make_plan(
 def _with_first_choices(config: Config, layers: Layers, data: Prepared, device: torch.device) -> Config:
     """Return settings with what the plan chooses first, because the length of the run depends on it."""
     # Whether text is augmented was decided before the preset was chosen.
-    chosen: dict[str, Any] = {"data.augment": "augmented" in data.report}
+    chosen = {"data.augment": "augmented" in data.report}
+    chosen |= optimizer_and_batch(config, data.train.target_lengths.sum(), device)
+    chosen = {name: value for name, value in chosen.items() if name not in layers.above_plan}
+    return changed(config, {**chosen, **flat({"model": data.tokenizer.model_settings})})
+
+
+def optimizer_and_batch(config: Config, corpus: int, device: torch.device) -> dict[str, Any]:
+    """Return the optimiser and the target tokens of a step that a plan chooses, by dotted name.
+
+    Args:
+        config: Settings with those of the preset.
+        corpus: Target tokens of the training text.
+        device: Device for training.
+    """
+    chosen: dict[str, Any] = {}
     if config.preset not in TABLE3:
         chosen["train.optimizer"] = "adam" if config.train.lora_rank else "muon"
         if device.type != "cpu":
-            corpus = data.train.target_lengths.sum()
             chosen["train.batch_tokens"] = _tokens_on_gpu(config.train.batch_tokens, corpus)
-    chosen = {name: value for name, value in chosen.items() if name not in layers.above_plan}
-    return changed(config, {**chosen, **flat({"model": data.tokenizer.model_settings})})
+    return chosen
 
 
 def _planned(plan: Plan, layers: Layers, data: Prepared, device: torch.device) -> dict[str, Any]:
@@ -205,7 +231,7 @@ def _planned(plan: Plan, layers: Layers, data: Prepared, device: torch.device) -
     muon_decay = min(_MOST_DECAY, float(f"{_DECAY_OF_ONE_STEP / steps**0.5:.2g}"))
     planned = {
         **augment,
-        "model.dropout": next((rate for below, rate in _DROPOUT if plan.epochs < below), _MOST_DROPOUT),
+        "model.dropout": planned_dropout(plan.epochs),
         "train.optimizer": train.optimizer,
         "train.batch_tokens": train.batch_tokens,
         "train.learning_rate": float(f"{rate:.2g}"),
@@ -215,6 +241,11 @@ def _planned(plan: Plan, layers: Layers, data: Prepared, device: torch.device) -
         "decode.length_penalty": _LENGTH_PENALTY if decode.length_penalty_form == "gnmt" else decode.length_penalty,
     }
     return {**planned, "train.planned": [name for name in planned if name not in layers.above_plan]}
+
+
+def planned_dropout(epochs: float) -> float:
+    """Return the dropout that a plan chooses for so many passes over the corpus."""
+    return next((rate for below, rate in _DROPOUT if epochs < below), _MOST_DROPOUT)
 
 
 def _tokens_on_gpu(step: int, corpus: int) -> int:
@@ -241,42 +272,57 @@ def _share_of_rate(config: Config) -> float:
     return _SHARE_BESIDE_GENERAL_TEXT if data.general_source or data.general_pairs else _SHARE_OF_RATE
 
 
-def _seconds_per_step(
+def seconds_per_step(
     config: Config,
     order: BatchOrder,
-    data: Prepared,
+    pairs: PairStore,
     device: torch.device,
     num_workers: int,
     own: OwnParts,
     most: int = _TIMED_STEPS,
+    timed_tokens: int = _TIMED_TOKENS,
 ) -> tuple[float | None, float]:
     """Return the seconds per step, measured on a few steps or parts of them, and the seconds of compiling the step.
 
     Packed steps are timed whole and compiled, all others uncompiled and by parts. The run uses what was compiled,
     unless its steps become smaller. Without enough memory the first number is None. The timed model is discarded;
     otherwise what it learned would depend on the clock.
+
+    Args:
+        config: Complete settings.
+        order: Assignment of pairs to steps.
+        pairs: Training pairs.
+        device: Device for training.
+        num_workers: Number of processes that share every step. Only one is timed.
+        own: The run's own parts.
+        most: Maximum of timed steps.
+        timed_tokens: Most target tokens of a part that is timed on a CPU.
     """
     workers = Workers()
-    if num_workers > 1 or not is_packed(config, device, data, workers, own):
+    if num_workers > 1 or not is_packed(config, device, pairs, workers, own):
         config = changed(config, {"train.compile": False})
     # A GPU takes as long for a small part of a step as for a large one.
     most_tokens = config.train.micro_batch_tokens
     if device.type == "cpu":
-        most_tokens = min(most_tokens, _TIMED_TOKENS)
+        most_tokens = min(most_tokens, timed_tokens)
     begun = time.monotonic()
     try:
         model = own.make_model(config.model).to(device)
         optimizer = build_optimizer(model, config.train)
-        steps = Steps(model, optimizer, config, data, order, workers, own, lambda _: None)
+        updates: list[float] = []  # when the update of the weights begins and ends
+        optimizer.register_step_pre_hook(lambda *_: updates.append(time.monotonic()))
+        optimizer.register_step_post_hook(lambda *_: updates.append(time.monotonic()))
+        steps = Steps(model, optimizer, config, pairs, order, workers, own, lambda _: None)
         seconds: list[float] = []
         start = last = compiling = 0.0
         for number in range(min(most, _TIMED_STEPS) + 1):
-            share = 1.0
+            share, update = 1.0, 0.0
             if isinstance(steps.stepper, Stepper):
                 rows = order.rows(number)
-                batch = _part(rows, config, data, most_tokens)
-                share = batch.num_target_tokens / int(data.train.target_lengths[rows].sum())
+                batch = _part(rows, config, pairs, most_tokens)
+                share = batch.num_target_tokens / int(pairs.target_lengths[rows].sum())
                 steps.stepper.step([batch], number=number + 1, rate=0.0)
+                update = updates[-1] - updates[-2]  # a step has one, whatever the number of its parts
             else:
                 steps.make(number + 1, rate=0.0)
             steps.results()  # waits for a GPU
@@ -285,7 +331,7 @@ def _seconds_per_step(
                 start = now
                 compiling = now - begun if steps.form == "compiled" else 0.0
             else:
-                seconds.append((now - last) / share)
+                seconds.append((now - last - update) / share + update)
             last = now
             if now - start > _TIMED_SECONDS:
                 break
@@ -295,14 +341,14 @@ def _seconds_per_step(
         return None, 0.0
 
 
-def _part(rows: NDArray[np.int64], config: Config, data: Prepared, most_tokens: int) -> Batch:
+def _part(rows: NDArray[np.int64], config: Config, pairs: PairStore, most_tokens: int) -> Batch:
     """Return the first part of a padded step.
 
     Args:
         rows: Pairs of the step.
         config: Complete settings.
-        data: Prepared pairs.
+        pairs: Training pairs.
         most_tokens: Most target tokens of the part.
     """
-    part = split(rows, data.train.target_lengths, most_tokens)[0]
-    return collate(data.train, part, pad_id=config.model.pad_id, bos_id=config.model.bos_id)
+    part = split(rows, pairs.target_lengths, most_tokens)[0]
+    return collate(pairs, part, pad_id=config.model.pad_id, bos_id=config.model.bos_id)

@@ -38,6 +38,7 @@ from clearhead.training.finish import VERDICT_FILE, Samples, data_lines, report_
 from clearhead.training.layers import Layers
 from clearhead.training.log import MetricsLog, NoLog, read_metrics
 from clearhead.training.loop import Loop
+from clearhead.training.memory import require_memory
 from clearhead.training.own_parts import NO_OWN_PARTS, LossFunction, OwnParts
 from clearhead.training.plan import make_plan
 from clearhead.training.progress import Display, TrainProgress
@@ -322,6 +323,8 @@ def _prepare_or_resume(
                 + "\nrestore the files, or use another --out, or --fresh to start over"
             )
         config, order, changes = resume(layers, saved, data, made, command.device)
+        if not command.own.names:
+            require_memory(config, order, data.train, command.device, command.num_workers)
     else:
         data = _prepared(command, run, display)
         display.stage("timing a few steps", 0)

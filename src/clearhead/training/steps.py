@@ -17,7 +17,6 @@ from torch import Tensor
 
 from clearhead.config import Config, TrainConfig
 from clearhead.data.batches import Batch, BatchOrder, collate, copy_numbers, shares, split
-from clearhead.data.prepare import Prepared
 from clearhead.data.store import PairStore
 from clearhead.kernels.cuda_graphs import GraphRecorder
 from clearhead.kernels.packed_attention import HEAD_WIDTHS, NEEDED, has_triton
@@ -120,7 +119,7 @@ class PackedBatches:
         return [rows[start::count] for start in range(count)]  # rows are in order of length, so parts are of one size
 
 
-def is_packed(config: Config, device: torch.device, data: Prepared, workers: Workers, own: OwnParts) -> bool:
+def is_packed(config: Config, device: torch.device, pairs: PairStore, workers: Workers, own: OwnParts) -> bool:
     """Return whether a run trains on packed batches: in bfloat16 on one GPU, with attention that the kernel computes.
 
     Padded batches are used for several workers, parts of the program's own, LoRA, guided alignment, other
@@ -132,7 +131,7 @@ def is_packed(config: Config, device: torch.device, data: Prepared, workers: Wor
     is_alone = workers.count == 1 and not own.names
     has_heads = model.key_dim == model.value_dim and model.key_dim in HEAD_WIDTHS and not model.attention_dropout
     has_both = model.num_encoder_layers > 0 and model.num_decoder_layers > 0 and model.positions != "relative"
-    return has_bf16 and is_alone and has_heads and has_both and not data.train.has_links
+    return has_bf16 and is_alone and has_heads and has_both and not pairs.has_links
 
 
 class Steps:
@@ -145,7 +144,7 @@ class Steps:
         model: Model in training mode.
         optimizer: Optimiser of the model's weights.
         config: Complete settings.
-        data: Prepared pairs.
+        pairs: Training pairs.
         order: Assignment of pairs to steps.
         workers: Workers that share a step.
         own: The run's own parts.
@@ -157,16 +156,16 @@ class Steps:
         model: Transformer,
         optimizer: torch.optim.Optimizer,
         config: Config,
-        data: Prepared,
+        pairs: PairStore,
         order: BatchOrder,
         workers: Workers,
         own: OwnParts,
         say: Callable[[str], None],
     ) -> None:
-        self.model, self.optimizer, self.config, self.data = model, optimizer, config, data
+        self.model, self.optimizer, self.config, self.pairs = model, optimizer, config, pairs
         self.order, self.workers, self.own, self.say = order, workers, own, say
         self._forms = ["padded"]  # of steps; where the first fails, the next is taken
-        if is_packed(config, model.device, data, workers, own):
+        if is_packed(config, model.device, pairs, workers, own):
             if has_triton():
                 self._forms = ["compiled", "packed", "padded"]
             else:
@@ -230,11 +229,11 @@ class Steps:
         self._batches: PaddedBatches | PackedBatches
         self.stepper: Stepper | PackedStepper
         if self.form == "padded":
-            self._batches = PaddedBatches(self.data.train, self.order, config, self.workers)
+            self._batches = PaddedBatches(self.pairs, self.order, config, self.workers)
             self.stepper = Stepper(model, optimizer, config.train, self.workers, self.own)
             return
         is_compiled = self.form == "compiled"
-        self._batches = PackedBatches(self.data.train, self.order, config, is_pinned=model.device.type == "cuda")
+        self._batches = PackedBatches(self.pairs, self.order, config, is_pinned=model.device.type == "cuda")
         self.stepper = PackedStepper(model, optimizer, config.train, self._batches.shape, is_compiled=is_compiled)
 
     def _begin_again(self) -> None:

@@ -389,8 +389,8 @@ def test_is_packed_leaves_to_padded_batches_what_the_kernel_does_not_compute(
 
     def asked(model, train, device, workers, has_links=False, own=NO_OWN_PARTS):
         config = Config(model={**SIZES, **model}, train=train, from_model="m" if "lora_rank" in train else None)
-        data = Mock(train=Mock(has_links=has_links))
-        return steps.is_packed(config, torch.device(device), data, Mock(count=workers), own)
+        pairs = Mock(has_links=has_links)
+        return steps.is_packed(config, torch.device(device), pairs, Mock(count=workers), own)
 
     assert not asked(model, train, device, workers)
     assert asked({}, {}, "cuda:1", 1)

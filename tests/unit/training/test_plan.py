@@ -34,7 +34,7 @@ def planned(monkeypatch):
             per_step = seconds_per_token * config.train.batch_tokens * (config.model.d_model / 128) ** 2
             return per_step, compiling
 
-        monkeypatch.setattr(plan_module, "_seconds_per_step", seconds_per_step)
+        monkeypatch.setattr(plan_module, "seconds_per_step", seconds_per_step)
         data = corpus(pairs, kept)
         return make_plan(Layers().with_("file", {"out": "run", **values}), data, device, spent=spent)
 
@@ -413,7 +413,7 @@ def test_settings_of_a_copied_configuration_are_not_planned(settings, settle, tm
 
 def test_timing_leaves_no_trace_in_the_weights(settings, tmp_path, monkeypatch):
     timed = train_from_values(settings(out=str(tmp_path / "timed"), train={"max_steps": 3})).run
-    monkeypatch.setattr(plan_module, "_seconds_per_step", lambda *_: (1e-3, 0.0))
+    monkeypatch.setattr(plan_module, "seconds_per_step", lambda *_: (1e-3, 0.0))
     untimed = train_from_values(settings(out=str(tmp_path / "untimed"), train={"max_steps": 3})).run
     assert_same_weights(timed / "model", untimed / "model")
     assert (timed / "config.toml").read_text().replace("untimed", "timed") == (
