@@ -22,5 +22,5 @@ def test_the_pairs_of_the_lines_themselves_raise_the_scores(tmp_path):
     chrf = {
         name.strip(): float(score) for name, score in re.findall(r"^(.{20}) chrF +([0-9.]+)", printed, re.MULTILINE)
     }
-    assert chrf["defaults"] > 90 > 40 > chrf["model alone"]
+    assert chrf["defaults"] > 80 > 40 > chrf["model alone"]
     assert {"1 pairs", "weight 0.2", "from similarity 0.5", "temperature 0.1", "reach 0.8"} <= chrf.keys()

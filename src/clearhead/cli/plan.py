@@ -34,7 +34,7 @@ def plan(
             show_default="this machine, on which a few parts of a step are timed",
         ),
     ] = None,
-    pairs: Annotated[
+    num_pairs: Annotated[
         int | None,
         typer.Option(min=1, max=10**12, help="Pairs of the training text, which decide the number of steps."),
     ] = None,
@@ -53,10 +53,10 @@ def plan(
 
     Examples:
       clearhead plan paper-base
-      clearhead plan train.toml --pairs 5000000 -o plan.html
+      clearhead plan train.toml --num-pairs 5000000 -o plan.html
       clearhead plan paper-big --gpus 8 --machine h100.toml --json
 
-    Text is not read: the number of steps follows from train.max_steps or --pairs.
+    Text is not read: the number of steps follows from train.max_steps or --num-pairs.
     """
     from clearhead.files import write_text
     from clearhead.paper.counts import forward_flops, parameter_count, training_flops
@@ -65,7 +65,7 @@ def plan(
 
     layers, described = _layers(config, settings or []), None if machine is None else Machine.load(machine)
     device = resolve_device(layers.given.get("device", "auto")) if described is None else "cuda"
-    expected, steps = expected_config(layers, device, length=length, num_pairs=pairs)
+    expected, steps = expected_config(layers, device, length=length, num_pairs=num_pairs)
     whole = training_flops(expected.model, batch_tokens=length, length=length, steps=1) / length
     forward = forward_flops(expected.model, length, length) / length
     with progress("counting the memory of a step" if described else "timing parts of a step"):

@@ -76,7 +76,7 @@ def test_the_table_names_the_parts_and_both_ways_to_share_a_step(files, capsys):
         (["tiny", "--machine", "no.toml"], 1, "cannot read the configuration no.toml: No such file or directory"),
         (["tiny", "--set", "train.batch_tokens=0"], 1, "train.batch_tokens = 0: Input should be greater than 0"),
         (["tiny", "--gpus", "0"], 2, "Invalid value for '--gpus'"),
-        (["tiny", "--pairs", "-1"], 2, "Invalid value for '--pairs'"),
+        (["tiny", "--num-pairs", "-1"], 2, "Invalid value for '--num-pairs'"),
         (["tiny", "--length", "nan"], 2, "Invalid value for '--length'"),
     ],
 )
