@@ -353,7 +353,7 @@ def _held(semaphore: BoundedSemaphore, job: Job) -> Iterator[None]:
 
 @contextmanager
 def _as_refusal(directory: Path, verb: str) -> Iterator[None]:
-    """Turn errors into answers without the server's paths, and log those that its operator must solve.
+    """Turn errors into HTTP errors without paths of the server, and log those of the server itself.
 
     Args:
         directory: The directory that the paths are in.

@@ -112,7 +112,7 @@ class Costs:
     """Precision of matrix products where memory was counted, `bf16` or `fp32`."""
     memory: StepMemory
     parts: float
-    """Target tokens of a step, as a multiple of those that are computed at once."""
+    """Target tokens of a step divided by those of a micro-batch."""
     fitting_tokens: int | None
     """Most target tokens that fit into the memory at once; None if the device's memory is unknown."""
     compute_seconds: float

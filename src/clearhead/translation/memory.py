@@ -179,7 +179,7 @@ class TranslationMemory:
     def nearest(self, text: str, /, count: int = MOST_NEIGHBOURS, least: float = NEAR) -> Matches:
         """Return similar entries, best first, an exact match among them, for `Translator.translate`.
 
-        The most similar one, and those that share most with the text that the others lack.
+        The most similar entry, then those that add most words and word sequences of the text.
 
         Args:
             text: A line, or a sentence.
