@@ -27,6 +27,7 @@ PARTS = (
     "text_forms",
     "journals",
     "reviews",
+    "kept_reviews",
     "kills",
     "full_disks",
     "regroupings",
