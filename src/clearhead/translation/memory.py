@@ -179,7 +179,8 @@ class TranslationMemory:
     def nearest(self, text: str, /, count: int = MOST_NEIGHBOURS, least: float = NEAR) -> Matches:
         """Return similar entries, best first, an exact match among them, for `Translator.translate`.
 
-        The most similar entry, then those that add most words and word sequences of the text.
+        The first is the most similar entry. Each further one has most words and word sequences of the text
+        that no earlier entry has.
 
         Args:
             text: A line, or a sentence.
@@ -268,9 +269,9 @@ def closest(words: Sequence[int], candidates: Iterable[Candidate], least: float,
 def covering(words: Sequence[int], candidates: Iterable[Candidate], least: float, count: int) -> list[Candidate]:
     """Return similar candidates that together share much with a text, as `closest` returns them.
 
-    The most similar one, and then of the `POOL` with the highest bounds the one that shares most sequences of words
-    with the text that those before it lack, and so on (as Agrawal et al. 2023 choose examples); of equal ones the most
-    similar.
+    The first is the most similar candidate. Each further one, of the `POOL` with the highest bounds, has most words
+    and word sequences of the text that no earlier candidate has (as Agrawal et al. 2023 choose examples); of equal ones
+    it is the most similar.
 
     Args:
         words: As in `closest`, like the next two.
