@@ -38,7 +38,7 @@ ROOMS = {
     "pages": 272,
     "paper": 6_378,
     "pipelines.py": 259,
-    "runtime": 407,
+    "runtime": 333,
     "serving": 4_720,
     "text": 2_022,
     "tokenizers": 1_115,
