@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 PATIENCE = 120.0
 """Seconds: the suite may run on a machine that is busy with something else."""
 APART = {
-    *("kept_reviews", "kills", "full_disks", "regroupings", "threaded_calls", "command_line", "publishing", "server"),
-    "connections",
+    *("kept_reviews", "kills", "full_disks", "regroupings", "threaded_calls"),
+    *("command_line", "publishing", "server", "connections"),
 }
 """Attacks whose cases start processes, fork, or change PyTorch's threads."""
 
