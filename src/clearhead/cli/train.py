@@ -110,6 +110,7 @@ def train(
       clearhead train --pairs corpus.tsv -o runs/de-en --max-minutes 30
       clearhead train --from models/de-en --pairs memory.tmx -o runs/mine
     """
+    from clearhead.runtime.threads import num_threads
     from clearhead.training.distributed import Workers, is_one_of_several, require_workers
     from clearhead.training.launch import launch, usual_workers
     from clearhead.training.resume import with_saved
@@ -126,7 +127,9 @@ def train(
             launch(context.obj, count)
             return
         with _watched(start.watch if met.is_first else None, layers):
-            result = train_from_values(layers, fresh=start.fresh, workers=met, force_data=start.force_data)
+            result = train_from_values(
+                layers, fresh=start.fresh, workers=met, force_data=start.force_data, processes=num_threads()
+            )
     if met.is_first:
         run = from_here(result.run)
         typer.echo(for_terminal(f"model:  {run / 'model'}\nreport: {run / 'report.html'}"), err=True)

@@ -72,10 +72,21 @@ class CleaningReport:
 
     def drop_held_out(self, others: CleaningReport) -> None:
         """Move held-out pairs that proved unusable to the dropped ones."""
+        self.held_out -= sum(others.dropped.values())
+        self._add_dropped(others)
+
+    def add(self, following: CleaningReport) -> None:
+        """Add the counts of the pairs that follow."""
+        for name in ("read", "kept", "held_out", "not_needed"):
+            setattr(self, name, getattr(self, name) + getattr(following, name))
+        for name, count in following.mended.items():
+            self.mended[name] = self.mended.get(name, 0) + count
+        self._add_dropped(following)
+
+    def _add_dropped(self, others: CleaningReport) -> None:
         for reason, count in others.dropped.items():
-            self.held_out -= count
             self.dropped[reason] = self.dropped.get(reason, 0) + count
-            self.examples[reason] = [*self.examples[reason], *others.examples[reason]][:NUM_EXAMPLES]
+            self.examples[reason] = [*self.examples.get(reason, ()), *others.examples.get(reason, ())][:NUM_EXAMPLES]
 
     def check(self) -> None:
         """Check that every pair read is counted.

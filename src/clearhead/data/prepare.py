@@ -8,22 +8,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import Config, DecodeConfig, TrainConfig
-from clearhead.data.augment import KINDS, altered
+from clearhead.config import Config, TrainConfig
+from clearhead.data.augment import KINDS
 from clearhead.data.batches import WINDOW, BatchOrder
 from clearhead.data.clean import CleaningReport
 from clearhead.data.doctor.wrong_pairs import MOST_SHARE, count_wrong, wrong_lines, wrong_share
-from clearhead.data.hold_out import side_keys
-from clearhead.data.inputs import Inputs, languages, open_inputs, source_language
+from clearhead.data.inputs import Inputs, languages, open_inputs
 from clearhead.data.replay import mixed_in
 from clearhead.data.staged_corpus import (
-    PROGRESS_EVERY,
     Progress,
     StagedCorpus,
     StagedPairs,
@@ -32,13 +30,11 @@ from clearhead.data.staged_corpus import (
     refuse_languages,
     with_progress,
 )
-from clearhead.data.store import EpochWeights, PairStore, RowWeights, StoreWriter
+from clearhead.data.store import PairStore, RowWeights, StoreWriter
+from clearhead.data.tokenised import add_altered, fill, fill_with_training_text
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, os_error_as, read_json, write_json
-from clearhead.formats import SentencePair
-from clearhead.text.line_statistics import LineCounter
-from clearhead.text.placeholder_masking import Protected, protect_pair, protected_pair, without_signs
-from clearhead.text.word_links import Link, link_tokens, words_of
+from clearhead.text.placeholder_masking import protect_pair, without_signs
 from clearhead.tokenizers import Tokenizer, Vocabulary, load_vocabulary
 
 STORES = ("train.arrow", "valid.arrow")
@@ -84,6 +80,7 @@ def prepare(
     on_progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
     is_forced: bool = False,
+    processes: int = 1,
 ) -> Prepared:
     """Read, clean and tokenize the corpus; write `directory` and, beside it, `tokenizer.json`.
 
@@ -100,6 +97,8 @@ def prepare(
         notice: Called with the detected format, columns and direction of each file of pairs, and with findings of
             `data.fix` and `data.drop` that cannot be looked for.
         is_forced: Whether training text of which much is wrong is taken all the same.
+        processes: Processes that share the work, if the text is large; the result is the same for any number. They
+            import the main module of the program, which must do nothing then (`if __name__ == "__main__":`).
 
     Raises:
         ConfigError: If no text is named, files do not have the configured columns, or the configured vocabulary is too
@@ -118,7 +117,9 @@ def prepare(
     ):
         progress = on_progress or (lambda stage, count: None)
         say = notice or (lambda text: None)
-        tokenizer, report = _build(config, inputs, temporary, tokenizer, progress, say, is_forced, former_languages)
+        tokenizer, report = _build(
+            config, inputs, temporary, tokenizer, progress, say, is_forced, former_languages, processes
+        )
         # The old data is removed first: if killed between these lines, a run finds none, never data of another
         # tokenizer.
         if directory.exists():
@@ -197,6 +198,7 @@ def _build(
     notice: Callable[[str], None],
     is_forced: bool,
     former_languages: tuple[str | None, str | None],
+    processes: int,
 ) -> tuple[Vocabulary, dict[str, Any]]:
     """Write the prepared data, and return its vocabulary and report."""
     corpus = read_corpus(config, inputs, partial, on_progress, notice)
@@ -207,22 +209,21 @@ def _build(
         raise ConfigError(
             "decode.protect_numbers needs a vocabulary with tokens for placeholders, and this one has none"
         )
-    pairs = with_progress(train, "tokenising", on_progress)
     added = dict.fromkeys(KINDS if config.data.augment else (), 0)
-    counter = LineCounter(source_language(config))
-    weights = EpochWeights(inputs.weights)
     rounds: dict[str, int] = {}
     with StoreWriter(partial / "train.arrow", with_links=bool(config.data.alignments)) as store:
-        tokens = _fill(store, pairs, tokenizer, config, report=train.report, counter=counter, weights=weights)
-        num_new = weights.num_seen
+        counts = fill_with_training_text(
+            store, train, tokenizer, config, inputs.weights, on_progress=on_progress, processes=processes
+        )
+        num_new = counts.weights.num_seen
         if added:
-            _add_altered(store, train, tokenizer, config, added, corpus.forbidden, counter, on_progress)
+            add_altered(store, train, tokenizer, config, added, corpus.forbidden, counts.lines, on_progress)
         if watched:
             epochs, mixed = mixed_in(general, watched, valid, train, num_new, config)
             rounds = {"epochs": epochs, "num_new": train.report.kept + sum(added.values())}
             pairs = with_progress(mixed, "mixing general text in", on_progress)
-            _fill(store, pairs, tokenizer, config, report=general.report, counter=counter)
-        weights.add(1, store.num_rows - weights.num_rows)  # altered copies and general text
+            fill(store, pairs, tokenizer, config, general.report, counts.lines)
+        counts.weights.add(1, store.num_rows - counts.weights.num_rows)  # altered copies and general text
         linked = {"pairs": store.num_linked_rows, "target_tokens": store.num_linked_tokens}
     _write_held_out(corpus, partial, tokenizer, config, on_progress)
     report = {
@@ -235,14 +236,14 @@ def _build(
         ],
         "files": _files(inputs, corpus),
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
-        "tokens": tokens,
+        "tokens": dict(counts.tokens),
         "wrong": wrong,
         **({"augmented": added} if added else {}),
         **({"links": linked} if config.data.alignments else {}),
         **({"general": general.report.to_dict(), "rounds": rounds} if watched else {}),
-        **({"weights": weights.runs} if inputs.weights else {}),
+        **({"weights": counts.weights.runs} if inputs.weights else {}),
         **({"window": WINDOW} if store.num_rows > WINDOW else {}),  # data of earlier versions is one window
-        "line_statistics": counter.statistics().model_dump(mode="json"),
+        "line_statistics": counts.lines.statistics().model_dump(mode="json"),
     }
     report["checksums"] = {**_hashes(partial, report), "report.json": json_sha256(report)}
     write_json(partial / "report.json", report)
@@ -283,11 +284,11 @@ def _write_held_out(
     valid, general, watched = corpus.valid, corpus.general, corpus.watched
     pairs = with_progress(valid, "tokenising validation text", on_progress)
     with StoreWriter(partial / "valid.arrow") as store:
-        _fill(store, pairs, tokenizer, config, report=valid.report)
+        fill(store, pairs, tokenizer, config, valid.report)
     if watched:
         held_out = CleaningReport(read=len(watched), kept=len(watched))
         with StoreWriter(partial / GENERAL) as store:
-            _fill(store, general.of_rows(watched), tokenizer, config, report=held_out)
+            fill(store, general.of_rows(watched), tokenizer, config, held_out)
         refuse_empty("general", config.data, held_out)
         general.report.drop_held_out(held_out)
         general.path.unlink()
@@ -339,80 +340,3 @@ def _share_of_protected(train: StagedPairs) -> float:
     """Return the share of pairs, among the first thousands, with the same placeholder on both sides."""
     texts = [(pair.text, pair.target) for pair in islice(train, PAIRS_LOOKED_AT)]
     return sum(protect_pair(*pair) != pair for pair in texts) / max(1, len(texts))
-
-
-def _fill(
-    store: StoreWriter,
-    pairs: Iterator[SentencePair],
-    tokenizer: Vocabulary,
-    config: Config,
-    *,
-    report: CleaningReport,
-    counter: LineCounter | None = None,
-    weights: EpochWeights | None = None,
-) -> dict[str, int]:
-    """Tokenize pairs into a store, drop those over the length limit, and return the tokens of each side."""
-    tokens = {"source": 0, "target": 0}
-    while some := list(islice(pairs, PROGRESS_EVERY)):
-        for pair, source_ids, target_ids, links in _encoded(some, tokenizer, config.decode):
-            if max(len(source_ids), len(target_ids)) > config.data.max_length:
-                report.drop_kept("too_many_tokens", pair.origin)
-                continue
-            store.append(pair.source, pair.target, source_ids, target_ids, links)
-            if counter is not None:
-                counter.add(pair.text, pair.target, len(source_ids), len(target_ids))
-            if weights is not None:
-                weights.add_of(pair)
-            tokens["source"] += len(source_ids)
-            tokens["target"] += len(target_ids)
-    return tokens
-
-
-def _add_altered(
-    store: StoreWriter,
-    train: StagedPairs,
-    tokenizer: Vocabulary,
-    config: Config,
-    added: dict[str, int],
-    forbidden: set[bytes],
-    counter: LineCounter,
-    on_progress: Progress,
-) -> None:
-    """Append altered copies and count them by kind, except those too long or among the forbidden sides."""
-    data = config.data
-    pairs = with_progress(train, "adding altered copies", on_progress)
-    copies = altered(pairs, seed=config.train.seed, max_characters=data.max_characters)
-    usable = ((kind, pair) for kind, pair in copies if forbidden.isdisjoint(side_keys(pair)))
-    while some := list(islice(usable, PROGRESS_EVERY)):
-        encoded = _encoded([pair for _, pair in some], tokenizer, config.decode)
-        for (kind, _), (pair, source_ids, target_ids, links) in zip(some, encoded, strict=True):
-            if max(len(source_ids), len(target_ids)) <= data.max_length:
-                store.append(pair.source, pair.target, source_ids, target_ids, links)
-                counter.add_characters(pair.text, pair.target)
-                added[kind] += 1
-
-
-def _encoded(
-    pairs: Sequence[SentencePair], tokenizer: Vocabulary, decode: DecodeConfig
-) -> Iterator[tuple[SentencePair, list[int], list[int], list[Link]]]:
-    """Yield each pair with the ids of both sides and the links of its tokens."""
-    asked = decode.target_lang if tokenizer.tells_languages else None
-    languages, texts = [pair.language or asked for pair in pairs], [(pair.text, pair.target) for pair in pairs]
-    if tokenizer.num_placeholders:
-        sides = [protected_pair(*both, with_numbers=decode.protect_numbers) for both in texts]
-    else:
-        sides = [(Protected(source), Protected(target)) for source, target in texts]
-    parts = [(language, source.text) for language, (source, _) in zip(languages, sides, strict=True)]
-    sources = tokenizer.encode_parts(parts, decode.source_lang)
-    targets = tokenizer.encode_targets([target.text for _, target in sides], languages)
-    for pair, (source, target), source_ids, target_ids in zip(pairs, sides, sources, targets, strict=True):
-        links: list[Link] = []
-        if pair.links:
-            links = link_tokens(
-                pair.links,
-                source.restored_spans(source.text, tokenizer.source_spans(source_ids, source.text)),
-                target.restored_spans(target.text, tokenizer.target_spans(target_ids, target.text)),
-                words_of(pair.text),
-                words_of(pair.target),
-            )
-        yield pair, source_ids, target_ids, links

@@ -27,6 +27,28 @@ from clearhead.text.languages import split_tag
 _FIELDS = ("source", "target", "origin", "language", "text_at", "defect", "skipped")
 
 
+PIECE_ROWS = 8_192
+"""Rows of a piece, the share of a text that one process works on at a time."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive rows of a file of `StagedPairs`."""
+
+    path: Path
+    start: int
+    """Byte of the file at which the first row begins."""
+    rows: int
+
+    def __iter__(self) -> Iterator[SentencePair]:
+        with open(self.path, "rb") as file:
+            file.seek(self.start)
+            for line in itertools.islice(file, self.rows):
+                fields = json.loads(line)
+                pair, links = SentencePair(*fields[: len(_FIELDS)]), fields[len(_FIELDS) :]
+                yield replace(pair, links=tuple(map(tuple, links[0]))) if links else pair
+
+
 @dataclass(frozen=True)
 class StagedPairs:
     """A file of rows, mostly cleaned pairs; it can be iterated over repeatedly."""
@@ -35,23 +57,24 @@ class StagedPairs:
     """JSON lines: the fields of a `SentencePair`, its links last, if it has any."""
     report: CleaningReport = field(default_factory=CleaningReport)
     """Counts of the pairs read for this file."""
+    pieces: list[Piece] = field(default_factory=list)
+    """The rows in pieces of `PIECE_ROWS`, the last one shorter; once they are written."""
 
     def write(self, pairs: Iterable[SentencePair]) -> None:
         """Write pairs to a new file."""
-        with open(self.path, "w", encoding="utf-8") as file:
-            for pair in pairs:
-                # JSON escapes line feeds and carriage returns, so that each pair is one line whatever its text
-                # contains.
-                fields: list[Any] = [getattr(pair, name) for name in _FIELDS]
-                fields += [pair.links] if pair.links else []
-                file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+        pairs = iter(pairs)
+        with open(self.path, "wb") as file:
+            while some := list(itertools.islice(pairs, PIECE_ROWS)):
+                self.pieces.append(Piece(self.path, file.tell(), len(some)))
+                for pair in some:
+                    # JSON escapes line feeds and carriage returns, so that each pair is one line whatever its text
+                    # contains.
+                    fields: list[Any] = [getattr(pair, name) for name in _FIELDS]
+                    fields += [pair.links] if pair.links else []
+                    file.write(json.dumps(fields, ensure_ascii=False).encode() + b"\n")
 
     def __iter__(self) -> Iterator[SentencePair]:
-        with open(self.path, encoding="utf-8") as file:
-            for line in file:
-                fields = json.loads(line)
-                pair, links = SentencePair(*fields[: len(_FIELDS)]), fields[len(_FIELDS) :]
-                yield replace(pair, links=tuple(map(tuple, links[0]))) if links else pair
+        return itertools.chain.from_iterable(self.pieces)
 
     def of_rows(self, rows: set[int]) -> Iterator[SentencePair]:
         """Return the pairs of some rows, in order."""

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from clearhead.errors import DataError
-from clearhead.files import require_regular
+from clearhead.files import os_error_as, require_regular
 from clearhead.formats import SentencePair
 from clearhead.text.word_links import Link
 
@@ -34,6 +34,15 @@ LINKED_SCHEMA = SCHEMA.append(pa.field("links", pa.list_(pa.int32())))
 BATCH_ROWS = 4_096
 # Arrow counts the bytes of a batch's text in 32 bits; at most 4 bytes a character, this stays far below.
 BATCH_CHARACTERS = 16_000_000
+
+
+class StorePart(NamedTuple):
+    """A finished file of pairs that will be appended to another one."""
+
+    path: Path
+    num_rows: int
+    num_linked_rows: int
+    num_linked_tokens: int
 
 
 class StoreWriter:
@@ -79,6 +88,24 @@ class StoreWriter:
         self._characters += len(source) + len(target)
         if len(self._columns[0]) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
             self._write_batch()
+
+    @property
+    def part(self) -> StorePart:
+        """The file as a part of another one."""
+        return StorePart(self.path, self.num_rows, self.num_linked_rows, self.num_linked_tokens)
+
+    def append_part(self, part: StorePart) -> None:
+        """Move the pairs of a file with the same columns to the end of this one."""
+        self._write_batch()
+        with os_error_as(DataError, f"cannot move {part.path} to {self.path}"):
+            with pa.memory_map(str(part.path)) as file:
+                reader = pa.ipc.open_file(file)
+                for index in range(reader.num_record_batches):
+                    self._writer.write_batch(reader.get_batch(index))
+            part.path.unlink()
+        self.num_rows += part.num_rows
+        self.num_linked_rows += part.num_linked_rows
+        self.num_linked_tokens += part.num_linked_tokens
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
@@ -277,6 +304,11 @@ class EpochWeights:
             self.runs.append([weight, 0])
         self.runs[-1][1] += rows
         self.num_rows += rows
+
+    def extend(self, following: EpochWeights) -> None:
+        """Add the rows of another store, in their order."""
+        for weight, rows in following.runs:
+            self.add(weight, rows)
 
 
 class RowWeights:

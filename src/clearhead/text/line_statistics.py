@@ -258,6 +258,16 @@ class LineCounter:
         for characters, text in zip(self._characters, (source, target), strict=True):
             characters.update(text)
 
+    def update(self, others: LineCounter) -> None:
+        """Add the pairs that another counter has counted."""
+        for name in ("_source_tokens", "_target_tokens", "_sentences", "_ratios", "_cases"):
+            getattr(self, name).update(getattr(others, name))
+        for name in ("_copies", "_uneven_spaces", "_changed_without_words"):
+            setattr(self, name, getattr(self, name) + getattr(others, name))
+        for side in range(2):
+            self._characters[side].update(others._characters[side])
+            self._forms[side].update(others._forms[side])
+
     def statistics(self) -> LineStatistics:
         """Return the statistics of the pairs; there must be at least one."""
         return LineStatistics(

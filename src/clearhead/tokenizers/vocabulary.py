@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from clearhead.errors import ConfigError, DataError, ModelError, nearest_name
 from clearhead.files import read_text, write_text
@@ -70,6 +70,10 @@ class Vocabulary(ABC):
         Raises:
             ValueError: If the text is not such a vocabulary.
         """
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        """Make another process parse the same text."""
+        return type(self), (self.text,)
 
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json` atomically."""

@@ -149,11 +149,11 @@ def train(
 
 def train_from_values(
     values: Layers | Mapping[str, Any],
-    *,
     fresh: bool = False,
     workers: Workers | None = None,
     force_data: bool = False,
     own: OwnParts = NO_OWN_PARTS,
+    processes: int = 1,
     on_progress: Callable[[TrainProgress], None] | None = None,
 ) -> TrainResult:
     """Train with nested settings as the user wrote them; see `train`.
@@ -164,14 +164,13 @@ def train_from_values(
         workers: This process as one of several workers. None connects to the others if `torchrun` started several.
         force_data: As in `train`.
         own: The run's own parts, which `train.own_parts` names.
+        processes: Processes that prepare a large text; see `prepare`.
         on_progress: As for `train`; called by the first worker alone.
     """
     start = time.monotonic()
     if workers is None:
         with Workers.met() as workers:
-            return train_from_values(
-                values, fresh=fresh, workers=workers, force_data=force_data, own=own, on_progress=on_progress
-            )
+            return train_from_values(values, fresh, workers, force_data, own, processes, on_progress)
     layers = values if isinstance(values, Layers) else Layers().with_("file", values)
     same = {**layers.given, "clearhead": full_version(), "PyTorch": torch.__version__}
     workers.greet(same, say=lambda text: print(f"clearhead: {text}", file=sys.stderr, flush=True))
@@ -180,7 +179,7 @@ def train_from_values(
     fresh = fresh and not workers.began_afresh
     layers, start_model = gather(layers, fresh=fresh)
     run, device = _run_and_device(layers.config, workers, own, fresh=fresh)
-    command = _Command(layers, start_model, force_data, own, device, workers.count, start)
+    command = _Command(layers, start_model, force_data, own, device, workers.count, processes, start)
     try:
         with (
             opened(run, fresh=fresh) as (directory, take_place),
@@ -244,6 +243,8 @@ class _Command:
     device: torch.device
     num_workers: int
     """Number of processes that train together."""
+    processes: int
+    """Number of processes that prepare the data."""
     start: float
     """`time.monotonic()` at the start of the command."""
 
@@ -377,6 +378,7 @@ def _prepared(command: _Command, run: Path, display: Display) -> Prepared:
         on_progress=display.stage,
         notice=display.say,
         is_forced=command.force_data,
+        processes=command.processes,
     )
     seconds = time.monotonic() - started
     kept, general = data.report["train"]["kept"], ""

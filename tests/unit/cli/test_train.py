@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from clearhead.config import Config
-from clearhead.data.prepare import open_prepared
+from clearhead.data.prepare import open_prepared, prepare
 from clearhead.training.loop import Loop
 from commands import clearhead
 from every_run import slow
@@ -82,6 +82,20 @@ def test_a_run_starts_from_the_model_of_another(tmp_path, quick_run, pairs, caps
     said = capsys.readouterr().err
     assert f"a run from {first} has the shape and the tokenizer of that model" in said
     assert "preset small has model.d_model = 256, and the model has 16" in said
+
+
+@pytest.mark.usefixtures("without_steps")
+def test_the_command_prepares_a_large_text_in_as_many_processes_as_threads(tmp_path, pairs, monkeypatch):
+    asked = []
+
+    def noted(*arguments, processes, **named):
+        asked.append(processes)
+        return prepare(*arguments, **named)
+
+    monkeypatch.setattr("clearhead.training.run.prepare", noted)
+    monkeypatch.setattr("clearhead.runtime.threads.num_threads", lambda: 3)
+    assert clearhead("train", "--pairs", pairs, "--out", tmp_path / "run", *QUICK_FLAGS) == 0
+    assert asked == [3]
 
 
 @pytest.mark.usefixtures("without_steps")

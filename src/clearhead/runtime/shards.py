@@ -1,0 +1,116 @@
+"""Bulk work in shards: one function applied to every shard of a job, in this process or in several.
+
+A shard is a small picklable description of a part of the work, such as a file and a range of its lines. Its result is
+small as well, such as counts: what is large is written to a file.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from itertools import islice
+from multiprocessing import Pipe, get_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from clearhead.errors import ClearheadError
+from clearhead.runtime.threads import num_threads, set_num_threads
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+Shard = TypeVar("Shard")
+Result = TypeVar("Result")
+
+IN_FLIGHT = 2
+"""Shards given out at a time for each worker, so that none waits for its next one."""
+
+
+def run_shards(
+    make_worker: Callable[[], Callable[[Shard], Result]], shards: Iterable[Shard], *, workers: int = 1
+) -> Generator[Result]:
+    """Apply a function to every shard, and yield the results in the order of the shards.
+
+    The same shard must give the same result and the same files, byte for byte, in whatever process it is done.
+
+    Args:
+        make_worker: Returns the function. It is called once in each process, so that the function may hold a tokenizer
+            or an engine. It must be picklable: a function or class of a module, or a `functools.partial` of one.
+        shards: Taken one by one, at most `IN_FLIGHT` for each worker before their results are yielded.
+        workers: Number of processes; 1 means this process. They share the threads of this process, and end with it or
+            with the iteration, whatever they are doing. The main module of the program must be importable without
+            effects (`if __name__ == "__main__":`).
+
+    Raises:
+        ClearheadError: Any that the function or `make_worker` raises, for the first such shard in order; or if a
+            process was ended.
+    """
+    if workers == 1:
+        yield from map(make_worker(), shards)
+        return
+    theirs, ours = Pipe(duplex=False)
+    begin = (make_worker, theirs, max(1, num_threads() // workers))
+    executor = ProcessPoolExecutor(workers, get_context("spawn"), _begin, begin)
+    shards = iter(shards)
+    pending: deque[Future[Result]] = deque()
+    try:
+        while True:
+            with _without_interrupts():  # processes that start here ignore Ctrl-C; this one ends them
+                pending += [executor.submit(_work, one) for one in islice(shards, IN_FLIGHT * workers - len(pending))]
+            if not pending:
+                return
+            yield pending.popleft().result()
+    except BrokenProcessPool:
+        raise ClearheadError(
+            f"one of {workers} worker processes was ended, perhaps because the memory was full; try fewer (--threads 1)"
+        ) from None
+    finally:
+        ours.close()  # ends the processes
+        executor.shutdown(cancel_futures=True)
+        theirs.close()
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block; processes that start in it never receive it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_make: Callable[[], Callable[[Any], Any]] | None = None
+_function: Callable[[Any], Any] | None = None
+
+
+def _begin(make_worker: Callable[[], Callable[[Any], Any]], parent: Connection, threads: int) -> None:
+    """Prepare a worker process, which ends as soon as the other end of `parent` is closed."""
+    global _make
+    # The function is made with the first shard: an error of an initializer would be lost.
+    _make = make_worker
+    set_num_threads(threads)
+    os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizers library
+
+    def end() -> None:
+        with suppress(OSError):
+            parent.poll(None)
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
+
+
+def _work(shard: Any) -> Any:
+    global _function
+    if _function is None:
+        assert _make is not None, "the process was prepared"
+        _function = _make()
+    return _function(shard)
