@@ -39,8 +39,7 @@ def refuse_report(report: str | None, inputs: Iterable[str], outputs: Iterable[s
     """
     if report is None:
         return
-    refuse_other_than_page("--report", report)
-    refuse_overwriting(report, inputs)
+    refuse_other_than_page("--report", report, inputs)
     if any(path is not None and os.path.realpath(path) == os.path.realpath(report) for path in outputs):
         raise ConfigError(f"--report {report}: a translation goes there; name another file")
 
@@ -91,14 +90,16 @@ def refuse_binary(what: str, output: str | None) -> None:
         raise ConfigError(f"{what} is no text, which a terminal could show; name a file with -o, or -o - for a pipe")
 
 
-def refuse_other_than_page(option: str, path: str) -> None:
-    """Make sure that the file of a page has an extension that browsers open.
+def refuse_other_than_page(option: str, path: str, inputs: Iterable[str] = ()) -> None:
+    """Make sure that the file of a page has an extension that browsers open, and can be written.
 
     Raises:
         ConfigError: If its name does not end in `.html`.
+        DataError: As in `refuse_overwriting`.
     """
     if is_standard_output(path) or not path.lower().endswith((".html", ".htm")):
         raise ConfigError(f"{option} {path}: the page is a file whose name ends in .html")
+    refuse_overwriting(path, inputs)
 
 
 def refuse_overwriting(output: str | None, inputs: Iterable[str]) -> None:

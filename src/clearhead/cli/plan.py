@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.cli.checks import refuse_other_than_page
 from clearhead.cli.console import progress
 from clearhead.cli.options import OUTPUT, Json, Threads
 from clearhead.errors import ConfigError, nearest_name
@@ -44,7 +45,7 @@ def plan(
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other setting, such as train.batch_tokens=4096."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(*OUTPUT, metavar="PAGE.html", help="Write a page with tables and pictures.")
+        str | None, typer.Option(*OUTPUT, metavar="PAGE.html", help="Write a page with tables and pictures.")
     ] = None,
     as_json: Json = False,
     threads: Threads = None,
@@ -58,11 +59,13 @@ def plan(
 
     Text is not read: the number of steps follows from train.max_steps or --num-pairs.
     """
-    from clearhead.files import write_text
+    from clearhead.files import open_output
     from clearhead.paper.counts import forward_flops, parameter_count, training_flops
     from clearhead.runtime.device import resolve_device
     from clearhead.training.costs import Machine, costs_of, expected_config
 
+    if output is not None:
+        refuse_other_than_page("--output", output, [config, *([] if machine is None else [str(machine)])])
     layers, described = _layers(config, settings or []), None if machine is None else Machine.load(machine)
     device = resolve_device(layers.given.get("device", "auto")) if described is None else "cuda"
     expected, steps = expected_config(layers, device, length=length, num_pairs=num_pairs)
@@ -76,12 +79,10 @@ def plan(
             length=length,
             machine=described,
         )
-    if output is not None:
-        write_text(output, _page(costs, gpus))
-    if as_json:
-        typer.echo(json.dumps(costs.to_dict(gpus), indent=2))
-    else:
-        typer.echo("\n".join(_lines(costs, gpus)))
+    typer.echo(json.dumps(costs.to_dict(gpus), indent=2) if as_json else "\n".join(_lines(costs, gpus)))
+    if output is not None:  # last, so that a full disk takes no figures with it
+        with open_output(output) as out:
+            out.write(_page(costs, gpus))
 
 
 def _layers(config: str, settings: list[str]) -> Layers:

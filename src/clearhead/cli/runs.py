@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.cli.checks import refuse_other_than_page
 from clearhead.cli.console import notice
 from clearhead.cli.options import OUTPUT, Json
 from clearhead.errors import ConfigError
@@ -42,6 +43,9 @@ def runs(
       clearhead runs runs/a runs/b --compare
       clearhead runs runs/a runs/b -o runs.html
     """
+    if page is not None:
+        refuse_other_than_page("--output", str(page))
+
     from clearhead.training.runs import differences, find_runs, not_comparable, read_run, write_runs_page
 
     found = []

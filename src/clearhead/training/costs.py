@@ -7,6 +7,8 @@ machine. What follows for many devices is a model; `ASSUMPTIONS` says what it le
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from clearhead.config.settings import Settings
 from clearhead.data.batches import BatchOrder
 from clearhead.data.store import PairStore, store_of_random
 from clearhead.errors import ConfigError
+from clearhead.model.weight_shapes import weight_shapes
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.memory import device_memory
 from clearhead.training.layers import Layers, changed, step_limit
@@ -39,6 +42,7 @@ ASSUMPTIONS = (
     "a step always has {batch_tokens:,} target tokens; the devices share it, each with whole sentences",
     "each device sends {interconnect:.3g} bytes a second, after the computation and not during it",
     "DDP sends gradients twice a step (ring all-reduce); FSDP sends weights twice for each part, and gradients once",
+    "with FSDP a device holds its shares, the embedding and one layer whole, and gradients whole between two parts",
     "all devices are equally fast, and none fails",
 )
 """What the figures assume; in braces are values of `Costs`."""
@@ -111,6 +115,8 @@ class Costs:
     precision: str
     """Precision of matrix products where memory was counted, `bf16` or `fp32`."""
     memory: StepMemory
+    gathered: int
+    """Bytes of the weights that FSDP gathers at once: those outside the layers, and those of the largest layer."""
     parts: float
     """Target tokens of a step divided by those of a micro-batch."""
     fitting_tokens: int | None
@@ -128,14 +134,17 @@ class Costs:
         """Return the costs on a number of devices."""
         pairs, others = max(1, self.config.train.batch_tokens // self.length), (gpus - 1) / gpus
         sharing = gpus if method == "FSDP" else 1
-        parts = self.parts / gpus  # of a step of one device; below 1 it has a smaller one
+        share = math.ceil(pairs / gpus) / pairs  # of the device with the most sentences
+        parts = self.parts * share  # below 1 it has a smaller one
         weights, gradients = (self.memory.most[part] for part in ("weights", "gradients"))
         sent = others * (2 * gradients if method == "DDP" else 2 * math.ceil(parts) * weights + gradients)
-        seconds = self.compute_seconds * math.ceil(pairs / gpus) / pairs + self.update_seconds / sharing
+        seconds = self.compute_seconds * share + self.update_seconds / sharing
         seconds += sent / self._interconnect
         hours = run_seconds(self.steps, seconds) / 3_600
         lasting, of_part = self.memory.lasting, max(0, self.memory.peak - self.memory.lasting)
         memory = lasting / sharing + of_part * min(1.0, parts)
+        if method == "FSDP":
+            memory += others * (self.gathered + (gradients if parts > 1 else self.gathered))
         price = None if self.machine is None or self.machine.price is None else self.machine.price * hours * gpus
         speedup = (self.compute_seconds + self.update_seconds) / seconds
         return Scale(gpus, seconds, speedup, sent, memory, hours, price)
@@ -255,9 +264,18 @@ def costs_of(
     if train.max_steps is None and train.max_minutes is not None:
         steps = max(1, int(60 * train.max_minutes / run_seconds(1, compute + update)))
     return Costs(
-        *(config, parameters, flops, length, simulation.precision, memory, parts, fitting),
+        *(config, parameters, flops, length, simulation.precision, memory, _gathered(config), parts, fitting),
         *(compute, update, steps, machine),
     )
+
+
+def _gathered(config: Config) -> int:
+    """Return the bytes of the float32 weights outside the layers and of the largest layer; see `Workers.shard`."""
+    sizes = Counter[str]()
+    for name, shape in weight_shapes(config.model).items():
+        layer = re.match(r"(en|de)coder\.layers\.\d+\.", name)
+        sizes[layer[0] if layer else ""] += 4 * math.prod(shape)
+    return sizes.pop("", 0) + max(sizes.values(), default=0)
 
 
 def _measured(config: Config, length: int, flops_per_token: float, device: torch.device) -> float:

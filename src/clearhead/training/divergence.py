@@ -127,7 +127,8 @@ class Divergence:
     def lines(self) -> Iterator[str]:
         """Yield what went wrong, as sentences; nothing if nothing did."""
         if self.skipped:
-            yield f"{self.skipped:,} steps were skipped: their gradient was not finite, or their loss exploded"
+            skipped = "1 step was" if self.skipped == 1 else f"{self.skipped:,} steps were"
+            yield f"{skipped} skipped: the gradient was not finite, or the loss exploded"
         if back := self.went_back:
             yield (
                 f"it diverged at step {back.last:,}: it went back to step {back.step:,}, left out the pairs in "

@@ -77,12 +77,22 @@ def test_the_table_names_the_parts_and_both_ways_to_share_a_step(files, capsys):
         (["tiny", "--set", "train.batch_tokens=0"], 1, "train.batch_tokens = 0: Input should be greater than 0"),
         (["tiny", "--gpus", "0"], 2, "Invalid value for '--gpus'"),
         (["tiny", "--num-pairs", "-1"], 2, "Invalid value for '--num-pairs'"),
+        (["tiny", "-o", "plan.svg"], 1, "--output plan.svg: the page is a file whose name ends in .html"),
+        (["tiny", "-o", "-"], 1, "--output -: the page is a file whose name ends in .html"),
+        (["tiny", "-o", "small.toml/plan.html"], 1, "cannot write small.toml/plan.html"),
         (["tiny", "--length", "nan"], 2, "Invalid value for '--length'"),
     ],
 )
 def test_wrong_input_is_refused_with_one_line(files, capsys, arguments, status, problem):
     assert clearhead("plan", *arguments) == status
     assert problem in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_page_overwrites_no_settings(files, capsys):
+    (files / "small.html").write_text(SMALL, encoding="utf-8")
+    assert clearhead("plan", "small.html", "--machine", "machine.toml", "-o", "./small.html") == 1
+    assert "./small.html is an input as well, and would be overwritten" in capsys.readouterr().err
+    assert (files / "small.html").read_text(encoding="utf-8") == SMALL
 
 
 def test_train_refuses_what_does_not_fit_before_it_starts(files, monkeypatch, capsys):

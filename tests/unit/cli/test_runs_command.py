@@ -62,6 +62,14 @@ def test_a_damaged_run_does_not_hide_the_others(runs, capsys):
     assert "none of these runs can be read" in capsys.readouterr().err
 
 
+def test_a_page_replaces_no_file_of_another_kind(runs, tmp_path, capsys):
+    theirs = tmp_path / "settings.toml"
+    theirs.write_text("[train]", encoding="utf-8")
+    assert clearhead("runs", "-o", str(theirs)) == 1
+    assert "settings.toml: the page is a file whose name ends in .html" in capsys.readouterr().err
+    assert theirs.read_text(encoding="utf-8") == "[train]"
+
+
 def test_a_table_on_a_terminal_has_no_control_characters_of_a_run(runs, capsys, monkeypatch):
     settings = (runs / "second" / "config.toml").read_text(encoding="utf-8")
     changed = settings.replace("numbers.tsv", "num\\u001b]0;title\\u0007bers.tsv")

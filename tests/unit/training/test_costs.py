@@ -7,6 +7,7 @@ import torch
 
 from clearhead.config import Config
 from clearhead.errors import ConfigError
+from clearhead.model.transformer import Transformer
 from clearhead.training import costs as module
 from clearhead.training.costs import Costs, Machine, costs_of, expected_config
 from clearhead.training.layers import Layers
@@ -44,6 +45,7 @@ def costs(**changes) -> Costs:
         "length": 30,
         "precision": "fp32",
         "memory": StepMemory(at_peak, most),
+        "gathered": 25,
         "parts": 4.0,
         "fitting_tokens": 5,
         "compute_seconds": 40.0,
@@ -59,17 +61,31 @@ def test_devices_share_whole_sentences_and_send_what_ddp_and_fsdp_send():
     assert (one.seconds_per_step, one.speedup, one.bytes_sent, one.memory) == (46.0, 1.0, 0.0, 720.0)
     assert one.hours == pytest.approx(46 * 950 / 0.95 / 3_600)
     assert one.price == pytest.approx(3 * one.hours)
-    # 20 sentences: 3 for the busiest of 8 devices. Each has half of a part; 7 of 8 shares come from others.
+    # 20 sentences: 3 for the busiest of 8 devices, 0.6 of a part; 7 of 8 shares come from others.
     assert ddp.bytes_sent == pytest.approx(7 / 8 * 2 * 60)
     assert fsdp.bytes_sent == pytest.approx(7 / 8 * (2 * 70 + 60))
     assert ddp.seconds_per_step == pytest.approx(40 * 3 / 20 + 6 + 1.05)
     assert fsdp.seconds_per_step == pytest.approx(40 * 3 / 20 + 6 / 8 + 1.75)
-    assert ddp.memory == pytest.approx(260 + 460 / 2)
-    assert fsdp.memory == pytest.approx(260 / 8 + 460 / 2)
+    assert ddp.memory == pytest.approx(260 + 460 * 0.6)
+    assert fsdp.memory == pytest.approx(260 / 8 + 460 * 0.6 + 7 / 8 * (25 + 25))  # weights and gradients of a layer
     assert ddp.speedup == pytest.approx(46 / ddp.seconds_per_step)
     assert ddp.price == pytest.approx(8 * 3 * ddp.hours)
     # With two devices the weights are gathered for each of two parts.
     assert costs().on(2, "FSDP").bytes_sent == pytest.approx(1 / 2 * (2 * 2 * 70 + 60))
+    # Between its two parts, gradients are whole.
+    assert costs().on(2, "FSDP").memory == pytest.approx(260 / 2 + 460 + 1 / 2 * (25 + 60))
+
+
+def test_no_device_has_less_than_a_sentence_and_fsdp_gathers_a_layer_and_what_is_in_none():
+    assert costs().on(1_024, "DDP").memory == pytest.approx(260 + 460 * 4 / 20)
+    model = {"vocab_size": 37, "d_model": 12, "d_ff": 29, "num_heads": 3, "num_encoder_layers": 2}
+    config = Config(model={**model, "num_decoder_layers": 1}, train={"batch_tokens": 90})
+    found = costs_of(config, 3, parameters=1, flops={"all": 6.0}, length=9, machine=Machine(**MACHINE))
+    transformer = Transformer(config.model)
+    layers = [*transformer.encoder.layers, *transformer.decoder.layers]
+    whole, *sizes = (sum(weight.numel() for weight in part.parameters()) for part in (transformer, *layers))
+    assert len({*sizes}) == 2
+    assert found.gathered == 4 * (whole - sum(sizes) + max(sizes))
 
 
 def test_the_curve_ends_at_1024_devices_and_has_the_number_that_was_asked_for():
