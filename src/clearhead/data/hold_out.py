@@ -6,7 +6,7 @@ they score as if they were known; text of another file or passage shows what new
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import pairwise
 
 import numpy as np
@@ -129,17 +129,16 @@ def drawn_rows(num_pairs: int, *, seed: int) -> list[int]:
 
 
 def without(
-    pairs: Iterable[SentencePair], rows: set[int], valid: Iterable[SentencePair], *, report: CleaningReport
+    pairs: Iterable[SentencePair], rows: Set[int], keys: Set[bytes], *, report: CleaningReport
 ) -> Iterator[SentencePair]:
     """Yield the remaining training pairs; pairs that share a side with a held-out pair are dropped as leakage.
 
     Args:
-        pairs: Cleaned pairs, counted as kept in `report`.
+        pairs: Cleaned pairs, counted as kept.
         rows: Rows of the held-out pairs.
-        valid: The held-out pairs.
+        keys: `side_keys` of all held-out pairs.
         report: Counts the pairs held out and dropped.
     """
-    keys = {key for pair in valid for key in side_keys(pair)}
     for row, pair in enumerate(pairs):
         if row in rows:
             report.hold_out()

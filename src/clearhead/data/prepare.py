@@ -10,12 +10,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from clearhead.config import Config, TrainConfig
-from clearhead.data.augment import KINDS
 from clearhead.data.batches import WINDOW, BatchOrder
 from clearhead.data.clean import CleaningReport
 from clearhead.data.doctor.wrong_pairs import MOST_SHARE, count_wrong, wrong_lines, wrong_share
@@ -31,7 +30,7 @@ from clearhead.data.staged_corpus import (
     with_progress,
 )
 from clearhead.data.store import PairStore, RowWeights, StoreWriter
-from clearhead.data.tokenised import add_altered, fill, fill_with_training_text
+from clearhead.data.tokenised import fill, fill_with_training_text
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, os_error_as, read_json, write_json
 from clearhead.text.placeholder_masking import protect_pair, without_signs
@@ -41,6 +40,8 @@ STORES = ("train.arrow", "valid.arrow")
 GENERAL = "general.arrow"
 """Name of the store of held-out general text."""
 PAIRS_LOOKED_AT = 20_000
+MOST_LEARNED_FROM = 2_000_000
+"""Most pairs that a vocabulary is learned from; of more, every second piece of the text is read, or every third."""
 LEAST_PROTECTED = 0.01
 """Least share of pairs with the same placeholders on both sides for the vocabulary to get placeholder tokens."""
 # Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
@@ -201,7 +202,7 @@ def _build(
     processes: int,
 ) -> tuple[Vocabulary, dict[str, Any]]:
     """Write the prepared data, and return its vocabulary and report."""
-    corpus = read_corpus(config, inputs, partial, on_progress, notice)
+    corpus = read_corpus(config, inputs, partial, on_progress, notice, processes)
     train, valid, general, watched = corpus.train, corpus.valid, corpus.general, corpus.watched
     wrong = _wrong_pairs(train, config, on_progress, is_forced=is_forced)
     tokenizer = tokenizer or _learned_tokenizer(train, config, on_progress)
@@ -209,18 +210,14 @@ def _build(
         raise ConfigError(
             "decode.protect_numbers needs a vocabulary with tokens for placeholders, and this one has none"
         )
-    added = dict.fromkeys(KINDS if config.data.augment else (), 0)
     rounds: dict[str, int] = {}
     with StoreWriter(partial / "train.arrow", with_links=bool(config.data.alignments)) as store:
         counts = fill_with_training_text(
-            store, train, tokenizer, config, inputs.weights, on_progress=on_progress, processes=processes
+            store, corpus, tokenizer, config, inputs.weights, on_progress=on_progress, processes=processes
         )
-        num_new = counts.weights.num_seen
-        if added:
-            add_altered(store, train, tokenizer, config, added, corpus.forbidden, counts.lines, on_progress)
         if watched:
-            epochs, mixed = mixed_in(general, watched, valid, train, num_new, config)
-            rounds = {"epochs": epochs, "num_new": train.report.kept + sum(added.values())}
+            epochs, mixed = mixed_in(general, watched, valid, train, counts.weights.num_seen, config)
+            rounds = {"epochs": epochs, "num_new": train.report.kept + counts.altered.total()}
             pairs = with_progress(mixed, "mixing general text in", on_progress)
             fill(store, pairs, tokenizer, config, general.report, counts.lines)
         counts.weights.add(1, store.num_rows - counts.weights.num_rows)  # altered copies and general text
@@ -238,7 +235,7 @@ def _build(
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": dict(counts.tokens),
         "wrong": wrong,
-        **({"augmented": added} if added else {}),
+        **({"augmented": dict(counts.altered)} if counts.altered else {}),
         **({"links": linked} if config.data.alignments else {}),
         **({"general": general.report.to_dict(), "rounds": rounds} if watched else {}),
         **({"weights": counts.weights.runs} if inputs.weights else {}),
@@ -291,12 +288,12 @@ def _write_held_out(
             fill(store, general.of_rows(watched), tokenizer, config, held_out)
         refuse_empty("general", config.data, held_out)
         general.report.drop_held_out(held_out)
-        general.path.unlink()
+        general.remove()
     general.report.check()
     for what, text in (("training", corpus.train), ("validation", valid)):
         text.report.check()
         refuse_empty(what, config.data, text.report)
-        text.path.unlink()
+        text.remove()
 
 
 def _learned_tokenizer(train: StagedPairs, config: Config, on_progress: Progress) -> Tokenizer:
@@ -305,8 +302,10 @@ def _learned_tokenizer(train: StagedPairs, config: Config, on_progress: Progress
     if placeholders is None:
         placeholders = with_numbers or _share_of_protected(train) >= LEAST_PROTECTED
 
+    step = -(-train.report.kept // MOST_LEARNED_FROM)
+
     def sides() -> Iterator[str]:
-        for pair in train:
+        for pair in chain.from_iterable(train.pieces[::step]):
             texts = pair.text, pair.target
             yield from map(without_signs, protect_pair(*texts, with_numbers=with_numbers)) if placeholders else texts
 

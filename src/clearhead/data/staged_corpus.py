@@ -8,7 +8,9 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +24,7 @@ from clearhead.data.inputs import Inputs
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import display_name
 from clearhead.formats import SentencePair
+from clearhead.runtime.shards import run_shards
 from clearhead.text.languages import split_tag
 
 _FIELDS = ("source", "target", "origin", "language", "text_at", "defect", "skipped")
@@ -29,6 +32,9 @@ _FIELDS = ("source", "target", "origin", "language", "text_at", "defect", "skipp
 
 PIECE_ROWS = 8_192
 """Rows of a piece, the share of a text that one process works on at a time."""
+
+PAIRS_HELD_OUT_FROM = 150_000
+"""Pairs to hold out from for each process at least, which take it some times as long as its start."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class Piece:
     start: int
     """Byte of the file at which the first row begins."""
     rows: int
+    number: int
+    """Number of the piece in its text, counted from 0."""
 
     def __iter__(self) -> Iterator[SentencePair]:
         with open(self.path, "rb") as file:
@@ -54,18 +62,18 @@ class StagedPairs:
     """A file of rows, mostly cleaned pairs; it can be iterated over repeatedly."""
 
     path: Path
-    """JSON lines: the fields of a `SentencePair`, its links last, if it has any."""
+    """File to write. JSON lines: the fields of a `SentencePair`, its links last, if it has any."""
     report: CleaningReport = field(default_factory=CleaningReport)
     """Counts of the pairs read for this file."""
     pieces: list[Piece] = field(default_factory=list)
-    """The rows in pieces of `PIECE_ROWS`, the last one shorter; once they are written."""
+    """The rows in pieces of at most `PIECE_ROWS`, once they are written; possibly each in a file of its own."""
 
     def write(self, pairs: Iterable[SentencePair]) -> None:
         """Write pairs to a new file."""
         pairs = iter(pairs)
         with open(self.path, "wb") as file:
             while some := list(itertools.islice(pairs, PIECE_ROWS)):
-                self.pieces.append(Piece(self.path, file.tell(), len(some)))
+                self.pieces.append(Piece(self.path, file.tell(), len(some), len(self.pieces)))
                 for pair in some:
                     # JSON escapes line feeds and carriage returns, so that each pair is one line whatever its text
                     # contains.
@@ -75,6 +83,11 @@ class StagedPairs:
 
     def __iter__(self) -> Iterator[SentencePair]:
         return itertools.chain.from_iterable(self.pieces)
+
+    def remove(self) -> None:
+        """Remove the files."""
+        for path in {self.path, *(piece.path for piece in self.pieces)}:
+            path.unlink(missing_ok=True)
 
     def of_rows(self, rows: set[int]) -> Iterator[SentencePair]:
         """Return the pairs of some rows, in order."""
@@ -111,7 +124,12 @@ class StagedCorpus(NamedTuple):
 
 
 def read_corpus(
-    config: Config, inputs: Inputs, directory: Path, on_progress: Progress, notice: Callable[[str], None]
+    config: Config,
+    inputs: Inputs,
+    directory: Path,
+    on_progress: Progress,
+    notice: Callable[[str], None],
+    processes: int,
 ) -> StagedCorpus:
     """Read, clean and split all text into files of a directory.
 
@@ -121,6 +139,7 @@ def read_corpus(
         directory: Where the files are written.
         on_progress: Called about every thousand items.
         notice: Called with findings of `data.fix` and `data.drop` that cannot be looked for.
+        processes: Processes that share the work, as far as the size of the text repays their start.
 
     Raises:
         DataError: If no pair is left.
@@ -169,10 +188,9 @@ def read_corpus(
         held_out_by, rows = choose_held_out(data.hold_out, sizes, data.valid_size, seed=seed)
         valid.write(pair for row, pair in enumerate(all_kept) if row in rows)
         valid.report.read = valid.report.kept = len(rows)
-        pairs = with_progress(all_kept, "holding out validation pairs", on_progress)
-        train.write(without(pairs, rows, valid, report=train.report))
-        all_kept.path.unlink()
         forbid(valid)
+        _hold_out(all_kept, rows, valid, train, on_progress, processes)
+        all_kept.remove()
     refuse_empty("training", data, train.report)
 
     sources = data.source + data.valid_source + data.general_source
@@ -181,6 +199,53 @@ def read_corpus(
     for source, links in zip(data.source, data.alignments, strict=False):  # equal numbers, or the reader has raised
         lines[links] = lines.get(source, 0)
     return StagedCorpus(train, valid, general, watched, forbidden, lines, held_out_by)
+
+
+def _hold_out(
+    kept: StagedPairs, rows: set[int], valid: StagedPairs, train: StagedPairs, on_progress: Progress, processes: int
+) -> None:
+    """Divide the kept pairs into validation pairs, those that share a side with one, and training pairs.
+
+    Args:
+        kept: All kept pairs.
+        rows: The rows of the validation pairs.
+        valid: The validation pairs.
+        train: Receives the training pairs, in a file for each piece, and the counts.
+        on_progress: Called after every piece.
+        processes: Number of processes at most.
+    """
+    keys = frozenset(key for pair in valid for key in side_keys(pair))
+    firsts = itertools.accumulate((piece.rows for piece in kept.pieces), initial=0)
+    shards = (
+        (piece, [row for row in range(piece.rows) if first + row in rows])
+        for first, piece in zip(firsts, kept.pieces, strict=False)
+    )
+    processes = max(1, min(processes, train.report.kept // PAIRS_HELD_OUT_FROM))
+    on_progress(stage := "holding out validation pairs", done := 0)
+    with closing(run_shards(partial(_HoldingOut, train.path, keys), shards, workers=processes)) as results:
+        for piece, (rest, report) in zip(kept.pieces, results, strict=True):
+            train.report.add(report)
+            train.pieces.append(rest)
+            on_progress(stage, done := done + piece.rows)
+
+
+class _HoldingOut:
+    """Writes the training pairs of a piece into a file of their own.
+
+    Args:
+        path: The file of the training text, whose name those files extend.
+        keys: Digests of the sides of all validation pairs.
+    """
+
+    def __init__(self, path: Path, keys: frozenset[bytes]) -> None:
+        self._path, self._keys = path, keys
+
+    def __call__(self, shard: tuple[Piece, list[int]]) -> tuple[Piece, CleaningReport]:
+        piece, rows = shard
+        rest = StagedPairs(self._path.with_stem(f"{self._path.stem}-{piece.number}"))
+        rest.write(without(piece, {*rows}, self._keys, report=rest.report))
+        count = sum(written.rows for written in rest.pieces)
+        return Piece(rest.path, 0, count, piece.number), rest.report
 
 
 def _doctored(
@@ -208,7 +273,7 @@ def _doctored(
             staged.report.read += 1
             staged.report.drop(DOCTOR + row.reasons[0], row.before.origin)
     staged.report.mended = dict(cleaning.changed)
-    raw.path.unlink()
+    raw.remove()
 
 
 def _counted_by_file(pairs: Iterable[SentencePair], sizes: dict[str, int]) -> Iterator[SentencePair]:

@@ -7,18 +7,18 @@ any number of processes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 from clearhead.config import Config, DecodeConfig
-from clearhead.data.augment import altered
+from clearhead.data.augment import KINDS, altered
 from clearhead.data.clean import CleaningReport
 from clearhead.data.hold_out import side_keys
 from clearhead.data.inputs import source_language
-from clearhead.data.staged_corpus import PROGRESS_EVERY, Piece, Progress, StagedPairs, with_progress
+from clearhead.data.staged_corpus import PROGRESS_EVERY, Piece, Progress, StagedCorpus
 from clearhead.data.store import EpochWeights, StorePart, StoreWriter
 from clearhead.formats import SentencePair
 from clearhead.runtime.shards import run_shards
@@ -40,6 +40,8 @@ class TrainingCounts(NamedTuple):
     weights: EpochWeights
     tokens: Counter[str]
     """Tokens of each side, end tokens included."""
+    altered: Counter[str]
+    """Altered copies, by kind; `report`, `weights` and `tokens` do not count them."""
 
     def add(self, following: TrainingCounts) -> None:
         """Add the counts of the pairs that follow."""
@@ -47,11 +49,12 @@ class TrainingCounts(NamedTuple):
         self.lines.update(following.lines)
         self.weights.extend(following.weights)
         self.tokens.update(following.tokens)
+        self.altered.update(following.altered)
 
 
 def fill_with_training_text(
     store: StoreWriter,
-    train: StagedPairs,
+    corpus: StagedCorpus,
     tokenizer: Vocabulary,
     config: Config,
     weights: Mapping[str, int],
@@ -59,47 +62,74 @@ def fill_with_training_text(
     on_progress: Progress,
     processes: int,
 ) -> TrainingCounts:
-    """Tokenize the training text into a store, drop pairs over the length limit, and count all.
+    """Tokenize the training text into a store, then altered copies of it; drop pairs over the length limit, count all.
 
     Args:
         store: Where the pairs are appended.
-        train: The training text.
+        corpus: The training text, and the sides that must not be trained on, not even in altered copies.
         tokenizer: The vocabulary.
-        config: The length limit, and the settings of the tokenizer.
+        config: The length limit, and the settings of the tokenizer and of copies.
         weights: Weights of files, by their paths.
         on_progress: Called after every piece.
         processes: Processes that share the pieces; fewer, if the text is too short to repay their start.
     """
-    counts = _zero(config, weights, train.report)
-    work = partial(_PieceTokenizer, tokenizer, config, weights)
+    train, counts = corpus.train, _zero(config, weights, corpus.train.report)
+    work = partial(_PieceTokenizer, tokenizer, config, weights, corpus.forbidden)
     processes = max(1, min(processes, train.report.kept // LEAST_PAIRS))
+    copies: list[StorePart] = []
     on_progress("tokenising", done := 0)
     with closing(run_shards(work, train.pieces, workers=processes)) as results:
-        for piece, (part, counted) in zip(train.pieces, results, strict=True):
-            store.append_part(part)
+        for piece, (parts, counted) in zip(train.pieces, results, strict=True):
+            store.append_part(parts[0])
+            copies += parts[1:]
             counts.add(counted)
             on_progress("tokenising", done := done + piece.rows)
+    for part in copies:
+        store.append_part(part)
     return counts
 
 
 class _PieceTokenizer:
-    """Tokenizes pieces of the training text, each into a part of the store."""
+    """Tokenizes pieces of the training text, and altered copies of them, each into a part of the store."""
 
-    def __init__(self, tokenizer: Vocabulary, config: Config, weights: Mapping[str, int]) -> None:
-        self._tokenizer, self._config, self._weights = tokenizer, config, weights
+    def __init__(
+        self, tokenizer: Vocabulary, config: Config, weights: Mapping[str, int], forbidden: Set[bytes]
+    ) -> None:
+        self._tokenizer, self._config, self._weights, self._forbidden = tokenizer, config, weights, forbidden
 
-    def __call__(self, piece: Piece) -> tuple[StorePart, TrainingCounts]:
+    def __call__(self, piece: Piece) -> tuple[list[StorePart], TrainingCounts]:
         counts = _zero(self._config, self._weights, CleaningReport())
-        path = piece.path.with_name(f"{piece.path.stem}-{piece.start}.arrow")
-        with StoreWriter(path, with_links=bool(self._config.data.alignments)) as store:
+        with self._store(piece, "pairs") as store:
             counts.tokens.update(
                 fill(store, iter(piece), self._tokenizer, self._config, counts.report, counts.lines, counts.weights)
             )
-        return store.part, counts
+        if not self._config.data.augment:
+            return [store.part], counts
+        with self._store(piece, "copies") as copies:
+            self._add_altered(copies, piece, counts)
+        return [store.part, copies.part], counts
+
+    def _store(self, piece: Piece, name: str) -> StoreWriter:
+        path = piece.path.with_name(f"{name}-{piece.number}.arrow")
+        return StoreWriter(path, with_links=bool(self._config.data.alignments))
+
+    def _add_altered(self, store: StoreWriter, piece: Piece, counts: TrainingCounts) -> None:
+        """Append altered copies and count them, except those too long or among the forbidden sides."""
+        data, seed = self._config.data, self._config.train.seed + piece.number
+        copies = altered(piece, seed=seed, max_characters=data.max_characters)
+        usable = ((kind, pair) for kind, pair in copies if self._forbidden.isdisjoint(side_keys(pair)))
+        while some := list(islice(usable, PROGRESS_EVERY)):
+            encoded = _encoded([pair for _, pair in some], self._tokenizer, self._config.decode)
+            for (kind, _), (pair, source_ids, target_ids, links) in zip(some, encoded, strict=True):
+                if max(len(source_ids), len(target_ids)) <= data.max_length:
+                    store.append(pair.source, pair.target, source_ids, target_ids, links)
+                    counts.lines.add_characters(pair.text, pair.target)
+                    counts.altered[kind] += 1
 
 
 def _zero(config: Config, weights: Mapping[str, int], report: CleaningReport) -> TrainingCounts:
-    return TrainingCounts(report, LineCounter(source_language(config)), EpochWeights(weights), Counter())
+    lines, kinds = LineCounter(source_language(config)), KINDS if config.data.augment else ()
+    return TrainingCounts(report, lines, EpochWeights(weights), Counter(), Counter(dict.fromkeys(kinds, 0)))
 
 
 def fill(
@@ -126,30 +156,6 @@ def fill(
             tokens["source"] += len(source_ids)
             tokens["target"] += len(target_ids)
     return tokens
-
-
-def add_altered(
-    store: StoreWriter,
-    train: StagedPairs,
-    tokenizer: Vocabulary,
-    config: Config,
-    added: dict[str, int],
-    forbidden: set[bytes],
-    lines: LineCounter,
-    on_progress: Progress,
-) -> None:
-    """Append altered copies and count them by kind, except those too long or among the forbidden sides."""
-    data = config.data
-    pairs = with_progress(train, "adding altered copies", on_progress)
-    copies = altered(pairs, seed=config.train.seed, max_characters=data.max_characters)
-    usable = ((kind, pair) for kind, pair in copies if forbidden.isdisjoint(side_keys(pair)))
-    while some := list(islice(usable, PROGRESS_EVERY)):
-        encoded = _encoded([pair for _, pair in some], tokenizer, config.decode)
-        for (kind, _), (pair, source_ids, target_ids, links) in zip(some, encoded, strict=True):
-            if max(len(source_ids), len(target_ids)) <= data.max_length:
-                store.append(pair.source, pair.target, source_ids, target_ids, links)
-                lines.add_characters(pair.text, pair.target)
-                added[kind] += 1
 
 
 def _encoded(

@@ -86,7 +86,8 @@ def test_no_training_pair_shares_a_side_with_one_held_out(tmp_path_factory, text
     train = StagedPairs(folder / "train.jsonl", CleaningReport(read=len(pairs), kept=len(pairs)))
     valid = StagedPairs(folder / "valid.jsonl")
     valid.write(pair for row, pair in enumerate(pairs) if row in rows)
-    train.write(without(pairs, rows, valid, report=train.report))
+    keys = {key for pair in valid for key in side_keys(pair)}
+    train.write(without(pairs, rows, keys, report=train.report))
 
     assert list(valid) == [pairs[row] for row in sorted(rows)]
     seen = {text.lower() for pair in valid for text in (pair.source, pair.target)}

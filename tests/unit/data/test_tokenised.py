@@ -12,7 +12,7 @@ import pytest
 from clearhead.config import Config
 from clearhead.data import staged_corpus, tokenised
 from clearhead.data.clean import REASONS
-from clearhead.data.prepare import open_prepared, prepare
+from clearhead.data.prepare import prepare
 from clearhead.errors import ClearheadError
 from clearhead.formats import SKIPS
 
@@ -25,6 +25,7 @@ PIECE = 7
 def small_pieces(monkeypatch):
     monkeypatch.setattr(staged_corpus, "PIECE_ROWS", PIECE)
     monkeypatch.setattr(tokenised, "LEAST_PAIRS", 1)
+    monkeypatch.setattr(staged_corpus, "PAIRS_HELD_OUT_FROM", 1)
 
 
 def lines(count: int, seed: int, tags=("<2nl> ", "<2de> ")) -> list[str]:
@@ -114,11 +115,29 @@ def test_any_number_of_processes_prepares_the_same_data(tmp_path, corpus, monkey
     else:
         assert 0 < report["links"]["pairs"] < report["train"]["kept"]
 
-    # One piece holds all: nothing is added up.
+    assert sum(report["augmented"].values()) > PIECE
+
+    # One piece holds all: nothing is added up. (Which pairs are altered is drawn for each piece.)
+    plain = config.model_copy(update={"data": config.data.model_copy(update={"augment": False})})
+    cut = prepare(plain, tmp_path / "cut" / "data", is_forced=True)
     monkeypatch.setattr(staged_corpus, "PIECE_ROWS", 10_000)
-    whole = prepare(config, tmp_path / "whole" / "data", is_forced=True)
-    assert {**whole.report, "checksums": None} == {**report, "checksums": None}
-    assert contents(whole.train) == contents(open_prepared(tmp_path / "2" / "data").train)
+    whole = prepare(plain, tmp_path / "whole" / "data", is_forced=True)
+    assert {**whole.report, "checksums": None} == {**cut.report, "checksums": None}
+    assert contents(whole.train) == contents(cut.train)
+
+
+def test_of_a_large_text_the_vocabulary_is_learned_from_some_of_the_pieces(tmp_path, monkeypatch):
+    rows = [f"{'abc'[number // PIECE % 3] * 9} {number}\t{number}" for number in range(15 * PIECE)]
+    (tmp_path / "p.tsv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "v.tsv").write_text("xx\tyy\n")
+    data = {"pairs": [str(tmp_path / "p.tsv")], "valid_pairs": [str(tmp_path / "v.tsv")]}
+    config = Config.from_dict({"data": data, "tokenizer": {"vocab_size": 265}})
+    learned = {}
+    for most, step in ((15 * PIECE, 1), (5 * PIECE, 3)):
+        monkeypatch.setattr("clearhead.data.prepare.MOST_LEARNED_FROM", most)
+        tokenizer = prepare(config, tmp_path / str(step) / "data").tokenizer
+        learned[step] = {letter for letter in "abc" if len(tokenizer.encode_batch([letter * 9])[0]) < 9}
+    assert learned == {1: {"a", "b", "c"}, 3: {"a"}}
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
