@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -42,6 +43,8 @@ typer.testing._get_command = cache(typer.testing._get_command)
 # The same examples every time, however long a busy machine takes for one.
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+# A shell starts what it leaves in the background with Ctrl-C ignored, and every child would ignore it too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 
