@@ -60,6 +60,7 @@ ONLY_PARSED = {
     r"export .* --to (hf|transformers|ctranslate2|onnx)": "takes seconds each; tests/reference",
     r"export .* --to web": "the model of these tests is too narrow for 8 bits; tests/unit/browser",
     r"(backtranslate|distill) ": "run in test_own_text.py",
+    r"corpus prepare ": "needs settings with files; tests/unit/cli/test_corpus_prepare.py",
     r"plan ": "counts the memory of large steps; tests/unit/cli/test_plan_command.py",
     r"paper errata": "takes 20 seconds; tests/unit/paper",
     r"paper concepts ": "run in test_concepts_page.py",

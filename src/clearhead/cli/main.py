@@ -86,11 +86,13 @@ def make_app(only: str | None = None) -> typer.Typer:
             add(app, function_of(name), name)
     if only in (None, "corpus"):
         from clearhead.cli.corpus import check, clean, convert, stats
+        from clearhead.cli.corpus_prepare import prepare
 
         corpus = typer.Typer(
-            help="Print statistics of a corpus, check its quality, clean it, or convert it.", no_args_is_help=True
+            help="Print statistics of a corpus, check its quality, clean it, convert it, or prepare it.",
+            no_args_is_help=True,
         )
-        for of_corpus in (stats, check, clean, convert):
+        for of_corpus in (stats, check, clean, convert, prepare):
             add(corpus, of_corpus)
         app.add_typer(corpus, name="corpus")
     return app

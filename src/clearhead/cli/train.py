@@ -52,6 +52,20 @@ class RunOptions(PairFormat):
         return _given({**self.settings_of(""), **sections})
 
 
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other setting, such as train.batch_tokens=4096."),
+]
+ForceData = Annotated[
+    bool,
+    typer.Option(
+        "--force-data",
+        help="Train also if more than 10 % of the training pairs look wrong (docs/data-doctor.md), or files name "
+        "different target languages.",
+    ),
+]
+
+
 class StartOptions(OptionGroup):
     """How a run is started."""
 
@@ -69,12 +83,7 @@ class StartOptions(OptionGroup):
         "that run are used again, including the vocabulary size and number of steps that it chose; --set "
         "changes them.",
     )
-    force_data: bool = typer.Option(
-        False,
-        "--force-data",
-        help="Train also if more than 10 % of the training pairs look wrong (docs/data-doctor.md), or files name "
-        "different target languages.",
-    )
+    force_data: ForceData = False
     watch: int | None = typer.Option(
         None,
         metavar="PORT",
@@ -97,10 +106,7 @@ def train(
     ] = None,
     *,
     options: RunOptions,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other setting, such as train.batch_tokens=4096."),
-    ] = None,
+    settings: Settings = None,
     start: StartOptions,
 ) -> None:
     """Train a model on parallel text. Running the same command again resumes an interrupted run.
@@ -118,7 +124,7 @@ def train(
     from clearhead.training.run_directory import from_here
 
     with Workers.met() as met:
-        layers = _layers(config, options.settings, settings or [])
+        layers = layers_of(config, options.settings, settings or [])
         if is_one_of_several():
             require_workers(start.workers)
         elif (
@@ -161,7 +167,7 @@ def _watched(port: int | None, layers: Layers) -> Iterator[None]:
         yield
 
 
-def _layers(config: Path | None, flags: dict[str, Any], settings: list[str]) -> Layers:
+def layers_of(config: Path | None, flags: dict[str, Any], settings: list[str]) -> Layers:
     """Return the settings of the user: the file, `--set` and flags."""
     from clearhead.config import read_toml
     from clearhead.config.nested import merge, parse_override

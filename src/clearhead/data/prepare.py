@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.config import Config, TrainConfig
+from clearhead.config.nested import flat
 from clearhead.data.batches import WINDOW, BatchOrder
 from clearhead.data.clean import CleaningReport
 from clearhead.data.doctor.wrong_pairs import MOST_SHARE, count_wrong, wrong_lines, wrong_share
-from clearhead.data.inputs import Inputs, languages, open_inputs
+from clearhead.data.inputs import ROLES, Inputs, languages, open_inputs
 from clearhead.data.replay import mixed_in
 from clearhead.data.staged_corpus import (
     Progress,
@@ -151,6 +152,41 @@ def open_prepared(directory: Path) -> Prepared:
     return _opened(directory, tokenizer, report)
 
 
+def changed_settings(
+    report: Mapping[str, Any],
+    config: Config,
+    tokenizer_sha256: str | None,
+    former_languages: tuple[str | None, str | None],
+) -> list[str]:
+    """Return a line for each setting other than files that differs from those of prepared data.
+
+    Args:
+        report: Contents of the `report.json` that `prepare` wrote.
+        config: The settings now.
+        tokenizer_sha256: Identity of the vocabulary now given to `prepare`; None if one is to be learned.
+        former_languages: As now given to `prepare`.
+    """
+    if any(file["sha256"] is None for file in report["files"]):
+        return ["the text was read from a pipe, which cannot be compared"]
+    old, new = report.get("settings", {}), _settings(config, tokenizer_sha256, former_languages)
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return [f"{name} was {old.get(name)!r:.80} and now is {new.get(name)!r:.80}" for name in names]
+
+
+def _settings(
+    config: Config, tokenizer_sha256: str | None, former_languages: tuple[str | None, str | None]
+) -> dict[str, Any]:
+    """Return all that the prepared data depend on, except the files, by name."""
+    sections = {
+        "data": config.data.model_dump(mode="json", exclude={*ROLES}),
+        "tokenizer": config.tokenizer.model_dump(mode="json"),
+        "decode": config.decode.model_dump(mode="json", include={"source_lang", "target_lang", "protect_numbers"}),
+        "train": {"seed": config.train.seed},
+        "from": {"tokenizer": tokenizer_sha256, "languages": [*former_languages]},
+    }
+    return flat(sections)
+
+
 def automatic_vocab_size(num_pairs: int) -> int:
     """Return the default vocabulary size for a number of training pairs.
 
@@ -205,6 +241,7 @@ def _build(
     corpus = read_corpus(config, inputs, partial, on_progress, notice, processes)
     train, valid, general, watched = corpus.train, corpus.valid, corpus.general, corpus.watched
     wrong = _wrong_pairs(train, config, on_progress, is_forced=is_forced)
+    settings = _settings(config, None if tokenizer is None else tokenizer.sha256, former_languages)
     tokenizer = tokenizer or _learned_tokenizer(train, config, on_progress)
     if config.decode.protect_numbers and not tokenizer.num_placeholders:
         raise ConfigError(
@@ -228,6 +265,7 @@ def _build(
         "valid": valid.report.to_dict(),
         **corpus.held_out,
         "roles": inputs.roles,
+        "settings": settings,
         "languages": [
             own or former for own, former in zip(languages(config.data, inputs.opened), former_languages, strict=True)
         ],

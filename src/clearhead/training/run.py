@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +20,9 @@ from clearhead.bundle import Bundle, load_bundle, require_fitting_weights
 from clearhead.bundle.model_directory import model_directory
 from clearhead.config import NO_GOLDEN, Config, read_toml
 from clearhead.data.batches import BatchOrder
-from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.hold_out import HELD_OUT
 from clearhead.data.inputs import changed_inputs, missing_inputs
-from clearhead.data.prepare import Prepared, open_prepared, prepare
+from clearhead.data.prepare import Prepared, open_prepared
 from clearhead.errors import CheckpointError, ModelError, TrainingError
 from clearhead.files import file_sha256, os_error_as, write_text
 from clearhead.model.own_model import OwnModel
@@ -34,21 +33,20 @@ from clearhead.training.best_weights import publish_best
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
 from clearhead.training.determinism import deterministic
 from clearhead.training.distributed import Workers, crowding
-from clearhead.training.finish import VERDICT_FILE, Samples, data_lines, report_end
+from clearhead.training.finish import VERDICT_FILE, Samples, report_end
 from clearhead.training.layers import Layers
 from clearhead.training.log import MetricsLog, NoLog, read_metrics
 from clearhead.training.loop import Loop
 from clearhead.training.memory import require_memory
 from clearhead.training.own_parts import NO_OWN_PARTS, LossFunction, OwnParts
 from clearhead.training.plan import make_plan
+from clearhead.training.preparation import prepare_run
 from clearhead.training.progress import Display, TrainProgress
 from clearhead.training.publish import golden_lines, golden_sources
 from clearhead.training.resume import gather, resume
 from clearhead.training.run_directory import from_here, is_finished, opened
 from clearhead.training.signals import StopSignals
 from clearhead.training.step import uses_bf16
-from clearhead.training.verdict import misalignment
-from clearhead.training.warm_start import starting_model, tag_trouble
 from clearhead.translation.translator import Translator
 
 
@@ -327,7 +325,9 @@ def _prepare_or_resume(
         if not command.own.names:
             require_memory(config, order, data.train, command.device, command.num_workers)
     else:
-        data = _prepared(command, run, display)
+        data = prepare_run(
+            layers, command.start_model, run, display, is_forced=command.force_data, processes=command.processes
+        )
         display.stage("timing a few steps", 0)
         spent = time.monotonic() - command.start
         workers, own = command.num_workers, command.own
@@ -359,46 +359,6 @@ def _inputs(config: Config, data: Prepared) -> list[str]:
     golden = config.golden if config.golden not in (None, NO_GOLDEN) else None
     model = config.from_model and str(model_directory(config.from_model))
     return [path for path in (*files, golden, model) if path and os.path.exists(path)]
-
-
-def _only(languages: Sequence[str]) -> str | None:
-    return languages[0] if len(languages) == 1 else None
-
-
-def _prepared(command: _Command, run: Path, display: Display) -> Prepared:
-    """Prepare the data of a new run, and say what was found."""
-    started, early = time.monotonic(), command.layers.config
-    start = None if early.from_model is None else starting_model(early, command.start_model)
-    source, target = ([], []) if start is None else start.languages
-    data = prepare(
-        early,
-        run / "data",
-        tokenizer=None if start is None else start.tokenizer,
-        former_languages=(_only(source), _only(target)),
-        on_progress=display.stage,
-        notice=display.say,
-        is_forced=command.force_data,
-        processes=command.processes,
-    )
-    seconds = time.monotonic() - started
-    kept, general = data.report["train"]["kept"], ""
-    if data.general is not None:
-        mixed_in = data.report["general"]["kept"]
-        general = f", {mixed_in:,} general pairs to mix in and {len(data.general):,} to watch,"
-    display.say(f"prepared {kept:,} training and {len(data.valid):,} validation pairs{general} in {seconds:.0f} s")
-    for line in data_lines(data.report):
-        display.say("  " + line)
-    display.say(
-        f"the first pair, from source to target: {data.train.source(0)!r:.200} -> {data.train.target(0)!r:.200}"
-    )
-    for line in wrong_lines(data.report["wrong"], kept):
-        display.say(line)
-    if (warning := misalignment(data)) is not None:
-        display.say(warning)
-    for what, pairs in (("source", data.train), ("general source", data.general)):
-        if pairs is not None and (warning := tag_trouble(pairs, data.tokenizer, what)):
-            display.say(warning)
-    return data
 
 
 def _published_bleu(run: Path) -> float:

@@ -92,7 +92,7 @@ def test_the_command_prepares_a_large_text_in_as_many_processes_as_threads(tmp_p
         asked.append(processes)
         return prepare(*arguments, **named)
 
-    monkeypatch.setattr("clearhead.training.run.prepare", noted)
+    monkeypatch.setattr("clearhead.training.preparation.prepare", noted)
     monkeypatch.setattr("clearhead.runtime.threads.num_threads", lambda: 3)
     assert clearhead("train", "--pairs", pairs, "--out", tmp_path / "run", *QUICK_FLAGS) == 0
     assert asked == [3]

@@ -573,7 +573,7 @@ def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch, capsys):
         assert [*itertools.islice(clock, 44)]
         return prepare(*arguments, **named)
 
-    monkeypatch.setattr("clearhead.training.run.prepare", slowly)
+    monkeypatch.setattr("clearhead.training.preparation.prepare", slowly)
     values = settings(train={"max_minutes": 0.25, "schedule": "linear"})
     del values["train"]["max_steps"]
     result = train_from_values(values)
