@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearhead.config.choices import HoldOut
 from clearhead.data.clean import CleaningReport, key_digest
@@ -60,7 +61,7 @@ def choose_rows(num_pairs: int, valid_size: int, *, seed: int, what: str = "") -
             f"the {what or 'corpus'} has {num_pairs} usable pairs, and {LEAST_PAIRS} are needed to hold some out for "
             f"validation; {advice}"
         )
-    return set(drawn_rows(num_pairs, seed=seed)[: min(valid_size, num_pairs // LEAST_PAIRS)])
+    return set(drawn_rows(num_pairs, seed=seed)[: min(valid_size, num_pairs // LEAST_PAIRS)].tolist())
 
 
 def choose_held_out(
@@ -101,7 +102,7 @@ def _rows_of_files(sizes: list[int], wanted: int, *, seed: int) -> set[int]:
     starts = np.cumsum([0, *sizes]).tolist()
     rows: set[int] = set()
     num_files = 0
-    for file in drawn_rows(len(sizes), seed=seed):
+    for file in drawn_rows(len(sizes), seed=seed).tolist():
         if sizes[file] and len(rows) < wanted and len(rows) + sizes[file] <= _MOST_SHARE * wanted:
             rows.update(range(starts[file], starts[file + 1]))
             num_files += 1
@@ -121,11 +122,11 @@ def _rows_of_passages(num_pairs: int, wanted: int, *, seed: int) -> set[int]:
     return rows
 
 
-def drawn_rows(num_pairs: int, *, seed: int) -> list[int]:
+def drawn_rows(num_pairs: int, *, seed: int) -> NDArray[np.intp]:
     """Return all rows of a corpus, counted from 0, in a random order that depends on the seed and their number."""
     # NumPy guarantees that raw Philox output stays the same in every later version, unlike its shuffling.
     random = np.random.Philox(key=seed).random_raw(num_pairs)
-    return np.argsort(random, kind="stable").tolist()
+    return np.argsort(random, kind="stable")
 
 
 def without(

@@ -52,7 +52,7 @@ def mixed_in(
     wanted = round(num_new * share / (1.0 - share))  # pairs per epoch
     enough_for = min(len(free), MOST_MIXED_IN) // wanted if wanted else 1
     epochs = max(1, min(enough_for, MOST_EPOCHS, MOST_ROWS // num_new))
-    chosen = {free[place] for place in drawn_rows(len(free), seed=config.train.seed)[: wanted * epochs]}
+    chosen = {free[place] for place in drawn_rows(len(free), seed=config.train.seed)[: wanted * epochs].tolist()}
     report.not_needed = len(free) - len(chosen)
     report.kept -= report.not_needed
     return epochs, general.of_rows(chosen)

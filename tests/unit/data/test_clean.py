@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+import tracemalloc
+from itertools import chain, islice
 
 import pytest
 from hypothesis import given
@@ -201,3 +202,18 @@ def test_keys_agree_up_to_case_width_and_punctuation(one, other):
 def test_keys_differ_where_letters_digits_or_marks_do(one, other):
     assert normalized_key(one) != normalized_key(other)
     assert len(key_digest(one)) == 16
+
+
+def test_duplicates_are_found_in_little_memory():
+    count = 2**16 - 3
+    made = (SentencePair(f"{number} a", f"{number} b", f"f:{number}") for number in range(count))
+    repeated = (SentencePair(f"{number} a", f"{number} b", "g:1") for number in (0, 999, 1_000, count - 1))
+    report = CleaningReport()
+    tracemalloc.start()
+    try:
+        kept = sum(1 for _ in clean(chain(made, repeated), DataConfig(), forbidden=set(), report=report))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (kept, report.dropped["duplicate"]) == (count, 4)
+    assert peak < 60 * count  # 46; a set of digests takes 81

@@ -20,11 +20,11 @@ from clearhead.data.doctor.checks import found_in, without_entities
 from clearhead.data.doctor.code_points import BATCH_PAIRS, batches_of
 from clearhead.data.doctor.examination import BITS, HEAD_BATCHES, MALFORMED, Examination, examine
 from clearhead.data.doctor.findings import KINDS
-from clearhead.data.doctor.first_seen import FirstRows, digests_of, mixed
 from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.misalignment import MOST_SHIFT, ShiftedRows
 from clearhead.data.doctor.mojibake import garbled, repaired_text
 from clearhead.data.doctor.shift_borders import find_borders
+from clearhead.data.first_seen import FirstRows, digests_of, mixed
 from clearhead.errors import DataError
 from clearhead.formats import SentencePair
 

@@ -21,9 +21,9 @@ from clearhead.data.doctor.characters import character_table
 from clearhead.data.doctor.checks import Found, Usual, found_in
 from clearhead.data.doctor.code_points import TextBatch, Texts, batches_of
 from clearhead.data.doctor.findings import KINDS, NUM_EXAMPLES, Finding, shown
-from clearhead.data.doctor.first_seen import FirstRows, digests_of, mixed
 from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.misalignment import ShiftedRows, ShiftSearch, ShiftWeights
+from clearhead.data.first_seen import FirstRows, digests_of, mixed
 from clearhead.formats import SKIPS, SentencePair
 from clearhead.text.line_statistics import quantile
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.data.doctor.first_seen import FirstRows, digests_of, mixed
+from clearhead.data.first_seen import FirstRows, digests_of, mixed
 
 
 @given(st.lists(st.lists(st.sampled_from([0, 1, 2, 3, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1), max_size=40)))

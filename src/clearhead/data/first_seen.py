@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 _FULLEST = 0.7
 """Highest load factor; above it, probe sequences get long."""
 _NOBODY = 2**32 - 1
+_MOVED = 2**13
+"""Places moved at a time into a larger table, which takes some 50 bytes each."""
 
 
 def digests_of(texts: list[str]) -> NDArray[np.uint64]:
@@ -63,13 +65,13 @@ class FirstRows:
         return np.where(rows == first + np.arange(digests.size), -1, rows)
 
     def _make_room(self, size: int) -> None:
-        old = (self._digests, self._rows) if self._count else None
+        old = (self._digests, self._rows) if self._count else ()
         self._mask = size - 1
         self._digests: NDArray[np.uint64] = np.zeros(size, dtype=np.uint64)
         self._rows: NDArray[np.uint32] = np.full(size, _NOBODY, dtype=np.uint32)
-        if old is not None:
-            is_taken = old[1] != _NOBODY
-            self._put(old[0][is_taken], old[1][is_taken])
+        for start in range(0, old[1].size if old else 0, _MOVED):
+            digests, rows = (column[start : start + _MOVED] for column in old)
+            self._put(digests[rows != _NOBODY], rows[rows != _NOBODY])
 
     def _put(self, digests: NDArray[np.uint64], rows: NDArray[np.uint32]) -> None:
         """Insert new, distinct digests by linear probing."""
