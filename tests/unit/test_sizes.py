@@ -40,7 +40,7 @@ ROOMS = {
     "pipelines.py": 259,
     "runtime": 407,
     "serving": 4_720,
-    "text": 2_022,
+    "text": 2_060,
     "tokenizers": 1_115,
     "training": 5_528,
     "translation": 4_720,

@@ -13,7 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 from clearhead.text.placeholders import find_placeholders
@@ -168,7 +168,7 @@ def count_forms(text: str) -> set[str]:
     >>> sorted(count_forms("3\u00a0Do\u0308r\u00adfer"))
     ['U+00A0 1a', 'U+00AD', 'decomposed']
     """
-    forms = {_key(_kind(text, place)) for place, char in enumerate(text) if char.isspace()}
+    forms = _spaces(text)
     if text.isascii():
         return forms
     forms |= set(map(_key, _COUNTED.intersection(text)))
@@ -228,6 +228,33 @@ def form_of_vocabulary(pieces_of: Callable[[str], list[str]]) -> TextForm:
     read = {mark: pieces_of(f"a{mark}a") for mark in MARKS}
     unknown = (mark for mark, pieces in read.items() if mark not in "".join(pieces) and pieces not in plain)
     return TextForm(left_out=frozenset(unknown))
+
+
+def _spaces(text: str) -> set[str]:
+    """Return the keys of all white space in a text."""
+    kinds = text.translate(_KINDS)
+    if "M" in kinds:
+        return {_key(_kind(text, place)) for place, char in enumerate(text) if char.isspace()}
+    return set(map(_key_in_the_middle, {*_AROUND_SPACE.findall(f"  {kinds} ")}))
+
+
+class _Kinds(dict[int, str]):
+    """Table for `str.translate`, filled on demand: white space stays, marks become M, others what `_neighbour` says."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        is_mark = unicodedata.category(character)[0] == "M"
+        self[code] = character if character.isspace() else "M" if is_mark else _neighbour(character)
+        return self[code]
+
+
+_KINDS = _Kinds()
+_AROUND_SPACE = re.compile(r"(?=(..\s.))", re.DOTALL)
+
+
+@lru_cache(maxsize=4_096)
+def _key_in_the_middle(kinds: str) -> str:
+    return _key(_kind(kinds, 2))  # a kind is a character of this kind
 
 
 def _kind(text: str, place: int) -> str:

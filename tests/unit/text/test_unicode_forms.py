@@ -6,10 +6,12 @@ import time
 import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from trained_text import counted
 
 from clearhead.text.line_statistics import LineStatistics
-from clearhead.text.unicode_forms import MARKS, TextForm, form_of_vocabulary, normalized
+from clearhead.text.unicode_forms import MARKS, TextForm, count_forms, form_of_vocabulary, normalized
 
 
 def statistics(*sources: str, target: str = "x") -> LineStatistics:
@@ -131,3 +133,30 @@ def test_any_number_of_marks_takes_time_in_proportion():
         text = f"Boot {marks} Boot"
         assert len(TextForm()(text)) == len(normalized(text)) == len(text)
     assert time.process_time() - start < 10  # to sort 200,000 marks as one letter's takes a minute
+
+
+def space_keys(text: str) -> set[str]:
+    """Return the white space of a text by the kinds of its neighbours, one after the other."""
+
+    def kind(place: int) -> str:
+        if not 0 <= place < len(text) or text[place].isspace():
+            return " "
+        category = unicodedata.category(text[place])
+        return "a" if category[0] in "LM" else "1" if category == "Nd" else "."
+
+    keys = set()
+    for place, character in enumerate(text):
+        if character.isspace():
+            before, letter = kind(place - 1), place - 1
+            while letter > 0 and unicodedata.category(text[letter])[0] == "M":
+                letter -= 1
+            if before == "a" and kind(letter - 1) not in "a1":
+                before = "s"
+            keys.add(f"U+{ord(character):04X} {before}{kind(place + 1)}")
+    return keys
+
+
+@given(st.text(st.sampled_from("ab\u00e9\u4e001\u0663.-\u2028 \u00a0\t\u3000\u0308\u093f"), max_size=9))
+def test_white_space_is_counted_by_its_neighbours(text):
+    counted_keys = {key for key in count_forms(text) if key.startswith("U+") and " " in key}
+    assert {key for key in counted_keys if not key.endswith("canonical")} == space_keys(text)
