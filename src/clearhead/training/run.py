@@ -47,6 +47,7 @@ from clearhead.training.resume import gather, resume
 from clearhead.training.run_directory import from_here, is_finished, opened
 from clearhead.training.signals import StopSignals
 from clearhead.training.step import uses_bf16
+from clearhead.training.tracking import Tracking, require_client
 from clearhead.translation.translator import Translator
 
 
@@ -204,7 +205,9 @@ def train_from_values(
             loop.begin(newest, start_model)
             (run / "report.html").unlink(missing_ok=True)
             _announce(loop, device)
-            with MetricsLog(run, step=loop.state.step, validated_step=loop.last_validation) as log:
+            tracking = Tracking(config, run, display.say)
+            at = {"step": loop.state.step, "validated_step": loop.last_validation}
+            with MetricsLog(run, **at, tracking=tracking) as log:
                 ended_by = loop.train(log)
                 samples = Samples(loop)
                 validation, translator = publish_best(loop, samples.side_files)
@@ -219,6 +222,7 @@ def train_from_values(
 def _run_and_device(early: Config, workers: Workers, own: OwnParts, *, fresh: bool) -> tuple[Path, torch.device]:
     """Return the run directory and this worker's device; reject what could not train before any data is read."""
     own.require(early.train.own_parts)
+    require_client(early.train.track)
     run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name to change
     device = workers.device(torch.device(resolve_device(early.device)))
     if fresh or not (run / "config.toml").exists():
