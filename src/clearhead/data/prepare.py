@@ -8,9 +8,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +17,26 @@ from clearhead.config import Config, TrainConfig
 from clearhead.config.nested import flat
 from clearhead.data.batches import WINDOW, BatchOrder
 from clearhead.data.clean import CleaningReport
-from clearhead.data.doctor.wrong_pairs import MOST_SHARE, count_wrong, wrong_lines, wrong_share
 from clearhead.data.inputs import ROLES, Inputs, languages, open_inputs
 from clearhead.data.replay import mixed_in
 from clearhead.data.staged_corpus import (
     Progress,
     StagedCorpus,
-    StagedPairs,
     read_corpus,
     refuse_empty,
     refuse_languages,
     with_progress,
 )
 from clearhead.data.store import PairStore, RowWeights, StoreWriter
+from clearhead.data.survey import survey
 from clearhead.data.tokenised import fill, fill_with_training_text
 from clearhead.errors import ClearheadError, ConfigError, DataError
 from clearhead.files import file_sha256, json_sha256, new_directory, os_error_as, read_json, write_json
-from clearhead.text.placeholder_masking import protect_pair, without_signs
-from clearhead.tokenizers import Tokenizer, Vocabulary, load_vocabulary
+from clearhead.tokenizers import Vocabulary, load_vocabulary
 
 STORES = ("train.arrow", "valid.arrow")
 GENERAL = "general.arrow"
 """Name of the store of held-out general text."""
-PAIRS_LOOKED_AT = 20_000
-MOST_LEARNED_FROM = 2_000_000
-"""Most pairs that a vocabulary is learned from; of more, every second piece of the text is read, or every third."""
-LEAST_PROTECTED = 0.01
-"""Least share of pairs with the same placeholders on both sides for the vocabulary to get placeholder tokens."""
-# Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
-LEAST_TEXT_BYTES = 300
 FRESH = "run the same command with --fresh to prepare the data again"
 
 
@@ -187,18 +177,6 @@ def _settings(
     return flat(sections)
 
 
-def automatic_vocab_size(num_pairs: int) -> int:
-    """Return the default vocabulary size for a number of training pairs.
-
-    >>> automatic_vocab_size(29_000)
-    8000
-    """
-    for below, vocab_size in ((15_000, 4_000), (100_000, 8_000), (1_000_000, 16_000)):
-        if num_pairs < below:
-            return vocab_size
-    return 32_000
-
-
 def _opened(directory: Path, tokenizer: Vocabulary, report: dict[str, Any]) -> Prepared:
     train, valid = (PairStore.open(directory / name) for name in STORES)
     general = PairStore.open(directory / GENERAL) if "general" in report else None
@@ -240,9 +218,10 @@ def _build(
     """Write the prepared data, and return its vocabulary and report."""
     corpus = read_corpus(config, inputs, partial, on_progress, notice, processes)
     train, valid, general, watched = corpus.train, corpus.valid, corpus.general, corpus.watched
-    wrong = _wrong_pairs(train, config, on_progress, is_forced=is_forced)
     settings = _settings(config, None if tokenizer is None else tokenizer.sha256, former_languages)
-    tokenizer = tokenizer or _learned_tokenizer(train, config, on_progress)
+    wrong, tokenizer = survey(
+        train, config, tokenizer, is_forced=is_forced, on_progress=on_progress, processes=processes
+    )
     if config.decode.protect_numbers and not tokenizer.num_placeholders:
         raise ConfigError(
             "decode.protect_numbers needs a vocabulary with tokens for placeholders, and this one has none"
@@ -293,21 +272,6 @@ def _files(inputs: Inputs, corpus: StagedCorpus) -> list[dict[str, Any]]:
     ]
 
 
-def _wrong_pairs(train: StagedPairs, config: Config, on_progress: Progress, *, is_forced: bool) -> dict[str, Any]:
-    """Return the counts of wrong training pairs.
-
-    Raises:
-        DataError: If they are too many, and the preparation is not forced.
-    """
-    looked_at = with_progress(train, "looking for wrong pairs", on_progress)
-    wrong = count_wrong(looked_at, train.report.kept, is_multilingual=bool(config.tokenizer.language_tags))
-    if wrong_share(wrong) > MOST_SHARE and not is_forced:
-        raise DataError(
-            "; ".join(wrong_lines(wrong, train.report.kept)) + "; if all is as it should be, add --force-data"
-        )
-    return wrong
-
-
 def _write_held_out(
     corpus: StagedCorpus, partial: Path, tokenizer: Vocabulary, config: Config, on_progress: Progress
 ) -> None:
@@ -332,48 +296,3 @@ def _write_held_out(
         text.report.check()
         refuse_empty(what, config.data, text.report)
         text.remove()
-
-
-def _learned_tokenizer(train: StagedPairs, config: Config, on_progress: Progress) -> Tokenizer:
-    asked, with_numbers = config.tokenizer, config.decode.protect_numbers
-    placeholders = asked.placeholders
-    if placeholders is None:
-        placeholders = with_numbers or _share_of_protected(train) >= LEAST_PROTECTED
-
-    step = -(-train.report.kept // MOST_LEARNED_FROM)
-
-    def sides() -> Iterator[str]:
-        for pair in chain.from_iterable(train.pieces[::step]):
-            texts = pair.text, pair.target
-            yield from map(without_signs, protect_pair(*texts, with_numbers=with_numbers)) if placeholders else texts
-
-    num_bytes = 0
-    for side in sides():
-        num_bytes += len(side.encode())
-        if num_bytes >= LEAST_TEXT_BYTES:
-            break
-    else:
-        raise DataError(
-            f"the training text ({num_bytes} bytes) is smaller than the smallest vocabulary "
-            f"({LEAST_TEXT_BYTES} bytes and special tokens); give more text"
-        )
-    tokenizer = Tokenizer.train(
-        with_progress(sides(), "learning the vocabulary", on_progress),
-        kind=asked.kind,
-        vocab_size=asked.vocab_size or automatic_vocab_size(train.report.kept),
-        split_digits=asked.split_digits,
-        language_tags=asked.language_tags,
-        placeholders=placeholders,
-    )
-    if asked.vocab_size is not None and tokenizer.vocab_size < asked.vocab_size:
-        raise ConfigError(
-            f"tokenizer.vocab_size ({asked.vocab_size}) is more than the {tokenizer.vocab_size} pieces this corpus "
-            f"yields; set it to at most {tokenizer.vocab_size}"
-        )
-    return tokenizer
-
-
-def _share_of_protected(train: StagedPairs) -> float:
-    """Return the share of pairs, among the first thousands, with the same placeholder on both sides."""
-    texts = [(pair.text, pair.target) for pair in islice(train, PAIRS_LOOKED_AT)]
-    return sum(protect_pair(*pair) != pair for pair in texts) / max(1, len(texts))

@@ -32,7 +32,11 @@ IN_FLIGHT = 2
 
 
 def run_shards(
-    make_worker: Callable[[], Callable[[Shard], Result]], shards: Iterable[Shard], *, workers: int = 1
+    make_worker: Callable[[], Callable[[Shard], Result]],
+    shards: Iterable[Shard],
+    *,
+    workers: int = 1,
+    shares_threads: bool = True,
 ) -> Generator[Result]:
     """Apply a function to every shard, and yield the results in the order of the shards.
 
@@ -42,9 +46,9 @@ def run_shards(
         make_worker: Returns the function. It is called once in each process, so that the function may hold a tokenizer
             or an engine. It must be picklable: a function or class of a module, or a `functools.partial` of one.
         shards: Taken one by one, at most `IN_FLIGHT` for each worker before their results are yielded.
-        workers: Number of processes; 1 means this process. They share the threads of this process, and end with it or
-            with the iteration, whatever they are doing. The main module of the program must be importable without
-            effects (`if __name__ == "__main__":`).
+        workers: Number of processes; 1 means this process. They end with it or with the iteration, whatever they are
+            doing. The main module of the program must be importable without effects (`if __name__ == "__main__":`).
+        shares_threads: Whether the processes share the threads of this process; else each takes one for each CPU.
 
     Raises:
         ClearheadError: Any that the function or `make_worker` raises, for the first such shard in order; or if a
@@ -54,7 +58,7 @@ def run_shards(
         yield from map(make_worker(), shards)
         return
     theirs, ours = Pipe(duplex=False)
-    begin = (make_worker, theirs, max(1, num_threads() // workers))
+    begin = (make_worker, theirs, max(1, num_threads() // workers) if shares_threads else None)
     executor = ProcessPoolExecutor(workers, get_context("spawn"), _begin, begin)
     shards = iter(shards)
     pending: deque[Future[Result]] = deque()
@@ -92,13 +96,14 @@ _make: Callable[[], Callable[[Any], Any]] | None = None
 _function: Callable[[Any], Any] | None = None
 
 
-def _begin(make_worker: Callable[[], Callable[[Any], Any]], parent: Connection, threads: int) -> None:
+def _begin(make_worker: Callable[[], Callable[[Any], Any]], parent: Connection, threads: int | None) -> None:
     """Prepare a worker process, which ends as soon as the other end of `parent` is closed."""
     global _make
     # The function is made with the first shard: an error of an initializer would be lost.
     _make = make_worker
-    set_num_threads(threads)
-    os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizers library
+    if threads is not None:
+        set_num_threads(threads)
+        os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizers library
 
     def end() -> None:
         with suppress(OSError):

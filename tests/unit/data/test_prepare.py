@@ -337,12 +337,14 @@ def test_training_text_is_mended_and_what_cannot_be_is_dropped_under_reasons_of_
     assert prepared.report["valid"]["kept"] == 1
 
 
-def test_training_text_of_which_much_is_wrong_is_refused_unless_it_is_forced(tmp_path):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_training_text_of_which_much_is_wrong_is_refused_unless_it_is_forced(tmp_path, processes, monkeypatch):
+    monkeypatch.setattr("clearhead.data.survey.LEAST_PAIRS", 100)
     rows = german(100)
     swapped = [(target, source) for source, target in german(130)[100:]]
     config = config_of(pairs=[write_tsv(tmp_path / "p.tsv", [*rows, *swapped])], augment=False)
     with pytest.raises(DataError, match=r"about 2. % of the training pairs look wrong: 2. with source") as told:
-        prepare(config, tmp_path / "data")
+        prepare(config, tmp_path / "data", processes=processes)
     assert str(told.value).endswith("--set data.fix=swapped; if all is as it should be, add --force-data")
     assert [path.name for path in tmp_path.iterdir()] == ["p.tsv"]
     forced = prepare(config, tmp_path / "data", is_forced=True)

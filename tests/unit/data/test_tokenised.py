@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from clearhead.config import Config
-from clearhead.data import staged_corpus, tokenised
+from clearhead.data import staged_corpus, survey, tokenised
 from clearhead.data.clean import REASONS
 from clearhead.data.prepare import prepare
 from clearhead.errors import ClearheadError
@@ -24,6 +24,7 @@ PIECE = 7
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(staged_corpus, "PIECE_ROWS", PIECE)
+    monkeypatch.setattr(survey, "LEAST_PAIRS", 1)
     monkeypatch.setattr(tokenised, "LEAST_PAIRS", 1)
     monkeypatch.setattr(staged_corpus, "PAIRS_HELD_OUT_FROM", 1)
 
@@ -134,7 +135,7 @@ def test_of_a_large_text_the_vocabulary_is_learned_from_some_of_the_pieces(tmp_p
     config = Config.from_dict({"data": data, "tokenizer": {"vocab_size": 265}})
     learned = {}
     for most, step in ((15 * PIECE, 1), (5 * PIECE, 3)):
-        monkeypatch.setattr("clearhead.data.prepare.MOST_LEARNED_FROM", most)
+        monkeypatch.setattr("clearhead.data.survey.MOST_LEARNED_FROM", most)
         tokenizer = prepare(config, tmp_path / str(step) / "data").tokenizer
         learned[step] = {letter for letter in "abc" if len(tokenizer.encode_batch([letter * 9])[0]) < 9}
     assert learned == {1: {"a", "b", "c"}, 3: {"a"}}

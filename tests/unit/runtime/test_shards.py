@@ -92,6 +92,21 @@ def test_a_killed_worker_is_reported():
         list(run_shards(partial(Numbered, 0), range(16, 20), workers=2))
 
 
+def rayon_threads(_: int) -> str | None:
+    return os.environ.get("RAYON_NUM_THREADS")
+
+
+def telling_threads() -> Callable[[int], str | None]:
+    return rayon_threads
+
+
+@pytest.mark.parametrize(("shares_threads", "expected"), [(True, "2"), (False, None)])
+def test_processes_share_threads_unless_each_is_to_have_its_own(monkeypatch, shares_threads, expected):
+    monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
+    monkeypatch.setattr("clearhead.runtime.shards.num_threads", lambda: 7)
+    assert [*run_shards(telling_threads, range(2), workers=3, shares_threads=shares_threads)] == [expected] * 2
+
+
 def is_running(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
