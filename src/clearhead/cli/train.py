@@ -41,6 +41,7 @@ class RunOptions(PairFormat):
     from_model = option("from_model", "--from", metavar="MODEL", show_default="random weights")
     max_steps = option("train.max_steps")
     max_minutes = option("train.max_minutes")
+    max_memory = option("train.max_memory", metavar="SIZE", show_default="no limit")
     golden = option("golden", metavar="none|FILE", show_default="sentences made of words of the vocabulary")
     device = option("device")
     plain = option("train.plain")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -11,6 +12,8 @@ from typing import Annotated, Any, Self, get_args
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
+    ByteSize,
     ConfigDict,
     Field,
     PositiveFloat,
@@ -35,6 +38,17 @@ Pieces = Annotated[PositiveInt, Field(le=10_000_000)]
 Rate = Annotated[PositiveFloat, Field(le=1e9)]
 SmallNumber = Annotated[PositiveFloat, Field(le=1.0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+def _size(value: object) -> object:
+    """Refuse what is no number with a unit of bytes; pydantic would read the start of it."""
+    if type(value) is int or (isinstance(value, str) and re.fullmatch(r"\d*\.?\d+ ?[kmgt]i?b", value, re.IGNORECASE)):
+        return value
+    raise PydanticCustomError("size", "must be a number and a unit, such as 6GB")
+
+
+Bytes = Annotated[ByteSize, Field(ge=10**7, le=10**15), BeforeValidator(_size)]
+"""A number of bytes, given as text such as `6GB` (6 * 10^9) or `6GiB` (6 * 2^30)."""
 
 
 _is_within: ContextVar[bool] = ContextVar("is_within", default=False)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from clearhead.config.choices import Optimizer, OwnPart, Schedule, Tracker, TrainPrecision
-from clearhead.config.settings import Items, Probability, Rate, Seed, Settings, SmallNumber, Tokens
+from clearhead.config.settings import Bytes, Items, Probability, Rate, Seed, Settings, SmallNumber, Tokens
 
 MOST_STEPS = 1_000_000_000
 """Maximum number of optimiser steps of a run."""
@@ -27,6 +27,9 @@ class TrainConfig(Settings):
     micro_batch_tokens: Tokens = 8_192
     """Target tokens computed at once, padding included. A larger step is computed in several parts by gradient
     accumulation. The gradient is the same, and on a CPU so is the dropout."""
+    max_memory: Bytes | None = None
+    """Memory budget of each training process, such as `6GB`: on a CPU of the whole process, as estimated; on a GPU of
+    PyTorch there. `micro_batch_tokens` is halved until the largest part of a step fits; what cannot fit is refused."""
     accumulate: Items = 1
     """Minimum number of parts into which every step is cut, even if it has few tokens. Set it to the number of workers,
     and one worker computes the same parts as they do. One worker and two workers then make bit-identical steps; more

@@ -1,4 +1,4 @@
-"""The memory of a device, and a limit on that of this process for libraries that unpack a file without one (Linux)."""
+"""Memory of a device and of this process, and limits on what this process takes of them."""
 
 from __future__ import annotations
 
@@ -49,6 +49,37 @@ def device_memory(device: str) -> int | None:
         with suppress(OSError, ValueError):  # not in a container, or one without a limit ("max")
             limits.append(int(Path(path).read_text()))
     return min(limits)
+
+
+def process_memory() -> int:
+    """Return the bytes of memory that this process has now (RSS); where it is not known, what it has after imports."""
+    if not sys.platform.startswith("linux"):
+        return _AFTER_IMPORTS
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+_AFTER_IMPORTS = 600_000_000
+
+
+@contextmanager
+def limited_gpu_memory(device: str, num_bytes: int | None) -> Iterator[None]:
+    """Let PyTorch take at most so many bytes of a GPU within the block; beyond them it raises `torch.OutOfMemoryError`.
+
+    Args:
+        device: As for `device_memory`; on the CPU nothing is limited.
+        num_bytes: The limit; None for none.
+    """
+    total = None if num_bytes is None or device == "cpu" else device_memory(device)
+    if num_bytes is None or total is None:
+        yield
+        return
+    import torch
+
+    torch.cuda.set_per_process_memory_fraction(min(1.0, num_bytes / total), device)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, device)
 
 
 _LIMITS_OF_CONTAINERS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

@@ -81,6 +81,8 @@ class TrainingState:
     """Precision in which matrix products were computed, `fp32` or `bf16`."""
     window: Window = field(default_factory=Window)
     divergence: Divergence = field(default_factory=Divergence)
+    micro_batch_tokens: Count | None = None
+    """Target tokens computed at once since the device ran out of memory; None if it never did."""
     imported_from: dict[str, Any] | None = None
     """What the initial model records about the library it was imported from; None if it was not imported."""
 
@@ -129,7 +131,7 @@ class TrainingState:
             version = fields.pop("format_version", None)
             if version != CHECKPOINT_FORMAT:
                 raise TypeError(f"format_version = {version!r}")
-            fields.setdefault("imported_from", None)
+            fields = {**dict.fromkeys(_RARE), **fields}
             fields.setdefault("divergence", asdict(Divergence()))  # older clearheads ended at the first wrong step
             best, window, divergence = fields["best"], fields["window"], fields["divergence"]
             parts = (fields, cls), (window, Window), (divergence, Divergence)
@@ -150,11 +152,11 @@ class TrainingState:
     def to_dict(self) -> dict[str, Any]:
         """Return the state as plain values for JSON."""
         values = {"format_version": CHECKPOINT_FORMAT, **asdict(self)}
-        if self.imported_from is None:
-            del values["imported_from"]  # only runs from an imported model have this entry
-        return values
+        return {name: value for name, value in values.items() if value is not None or name not in _RARE}
 
 
+_RARE = "imported_from", "micro_batch_tokens"
+"""Fields that `state.json` has only where they are set."""
 _STATE = TypeAdapter(TrainingState)
 
 

@@ -12,7 +12,7 @@ Each layer overrides those above it:
 | `file` | `CONFIG.toml` of the command; settings given in Python |
 | `--set` | |
 | `option` | such as `--max-steps` |
-| `fixed` | shape and tokenizer of the initial model, and what the run's tokenizer determines |
+| `fixed` | shape and tokenizer of the initial model, what the run's tokenizer determines, parts within `max_memory` |
 
 The plan needs the prepared data, and preparing them needs settings. Therefore `resume.gather` collects and checks all
 other layers before any data is read, and `plan.make_plan` or `resume.resume` adds the plan.

@@ -17,7 +17,6 @@ from clearhead.bundle.model_directory import model_directory
 from clearhead.config import Config
 from clearhead.data.batches import BatchOrder
 from clearhead.data.prepare import Prepared
-from clearhead.errors import TrainingError
 from clearhead.files.tensors import load_tensors, load_weights, model_tensors
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
@@ -159,6 +158,7 @@ class Loop:
         if state.step:  # before the first step an optimiser has no state
             load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
         now = self.state
+        self.steps.cut(state.micro_batch_tokens)
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
 
     @property
@@ -190,13 +190,7 @@ class Loop:
             rate = learning_rate(number, train, d_model=self.config.model.d_model, progress=self.state.progress(train))
             rate *= self.state.divergence.rate_factor
             self.workers.begin("a step")
-            try:
-                tokens = self.steps.make(number, rate, left_out=self.state.divergence.left_out(number))
-            except torch.OutOfMemoryError:
-                raise TrainingError(
-                    f"the device ran out of memory at step {number}; lower train.micro_batch_tokens "
-                    f"({self.steps.micro_batch_tokens}), and run the command again"
-                ) from None
+            tokens = self.steps.make(number, rate, left_out=self.state.divergence.left_out(number))
             if is_first and self.steps.form == "compiled":
                 self.display.say(f"compiled the training step in {time.monotonic() - before:.0f} s")
                 begun, first = time.monotonic(), number
@@ -382,6 +376,7 @@ class Loop:
         self._read()
         self._tick()
         self.workers.begin("a checkpoint")
+        self.state.micro_batch_tokens = self.steps.cut_to
         weights = whole_tensors(model_tensors(self.model))
         moments = whole_tensors(optimizer_state(self.model, self.optimizer))
         if self.workers.is_first:

@@ -26,7 +26,7 @@ from clearhead.data.store import PairStore
 from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
 from clearhead.model.weight_shapes import weight_shapes
-from clearhead.runtime.memory import device_memory
+from clearhead.runtime.memory import device_memory, process_memory
 from clearhead.training.layers import changed
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.step import Stepper
@@ -37,6 +37,11 @@ Part = Literal["weights", "gradients", "optimizer", "activations", "other"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
 _MOST_PAIRS, _SEARCHED_TOKENS = 10_000_000, 4_096
+
+_LIBRARIES, _KEPT, _COPIES = 260_000_000, 1.35, 7
+"""What a process takes on a CPU beside that before its first step: bytes of what libraries load and keep; times the
+bytes of a step's tensors, since freed memory is kept in pieces; times the bytes of the weights, which are averaged and
+published at the end. Measured for tiny, small and paper-base (docs/scaling.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +188,11 @@ def require_memory(config: Config, order: BatchOrder, pairs: PairStore, device: 
     Raises:
         ConfigError: If it does not fit, with what would.
     """
-    train, limit = config.train, device_memory(str(device))
+    train, limit, whose = config.train, device_memory(str(device)), f"{device} has"
     if limit is None:
         return
+    if device.type != "cpu" and train.max_memory is not None and train.max_memory < limit:
+        limit, whose = train.max_memory, "train.max_memory is"
     size, source, target = worst_part(order, pairs, train.micro_batch_tokens)
     if enough_memory(config, size * max(source, target), max(source, target)) <= limit:
         return
@@ -204,8 +211,48 @@ def require_memory(config: Config, order: BatchOrder, pairs: PairStore, device: 
     )
     raise ConfigError(
         f"a step needs about {in_words(needed)} of memory ({in_words(memory.lasting - shared)} of it for weights, "
-        f"gradients and {train.optimizer}), and {device} has {in_words(limit)}; {advice}"
+        f"gradients and {train.optimizer}), and {whose} {in_words(limit)}; {advice}"
     )
+
+
+def within_budget(
+    config: Config, order: BatchOrder, pairs: PairStore, device: torch.device, num_workers: int
+) -> Config:
+    """Return settings with which a run on a CPU keeps within `train.max_memory`: halve what is computed at once.
+
+    A GPU is limited by its allocator (`limited_gpu_memory`), and a run that meets this limit cuts its parts itself.
+
+    Args:
+        config: Complete settings.
+        order: Assignment of pairs to steps.
+        pairs: Training pairs.
+        device: Device for training.
+        num_workers: Number of workers that share every step.
+
+    Raises:
+        ConfigError: If it does not fit, with what would.
+    """
+    train = config.train
+    if (budget := train.max_memory) is None or device.type != "cpu":
+        return config
+    simulation, tokens = StepSimulation(config), train.micro_batch_tokens
+    before = process_memory() + _LIBRARIES
+    sharing = num_workers if train.shard else 1
+    while True:
+        size, source, target = worst_part(order, pairs, tokens)
+        memory = simulation.memory(size, source, target, parts=2 if train.batch_tokens > tokens else 1)
+        tensors = memory.peak - memory.lasting * (sharing - 1) // sharing
+        needed = before + _KEPT * tensors + _COPIES * memory.most["weights"]
+        if needed <= budget:
+            return changed(config, {"train.micro_batch_tokens": tokens})
+        if size == 1:
+            raise ConfigError(
+                f"train.max_memory ({in_words(budget)}) is too little: even with one pair at a time, of {source} and "
+                f"{target} tokens, training takes about {in_words(needed)}; train.max_memory = "
+                f"'{math.ceil(needed / 1e7) * 10 + 20}MB' would do, or a smaller preset or model, or a lower "
+                f"data.max_length"
+            )
+        tokens = max(1, min(tokens, train.batch_tokens) // 2)
 
 
 def worst_part(order: BatchOrder, pairs: PairStore, most_tokens: int) -> tuple[int, int, int]:

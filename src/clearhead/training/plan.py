@@ -24,7 +24,7 @@ from clearhead.errors import ConfigError
 from clearhead.training.distributed import Workers
 from clearhead.training.intervals import intervals, validation_share
 from clearhead.training.layers import Layers, changed, completed, step_limit
-from clearhead.training.memory import require_memory
+from clearhead.training.memory import require_memory, within_budget
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.progress import done_by
@@ -111,6 +111,8 @@ class Plan:
         ]
         if self.validation_share is not None:
             lines[1] += f" ({self.validation_share})"
+        if train.max_memory is not None and train.micro_batch_tokens < train.batch_tokens:
+            lines[1] += f"; at most {train.micro_batch_tokens:,} target tokens are computed at once"
         if self.compiling:
             lines[1] += f"; compiled the training step in {self.compiling:.0f} s"
         if self.seconds is not None:
@@ -160,12 +162,14 @@ def make_plan(
     for preset in reversed([layers.preset] if layers.preset else names[: names.index(largest) + 1]):
         try:
             config = layers.config if layers.config.preset == preset else layers.with_preset(preset).config
+            least_tokens = config.train.batch_tokens
+            config = _with_first_choices(config, layers, data, device)
+            order = data.order(config.train)
+            config = within_budget(config, order, data.train, device, num_workers)
         except ConfigError as error:  # the user's settings may fit another preset
             problem = error
             continue
-        least_tokens = config.train.batch_tokens
-        config = _with_first_choices(config, layers, data, device)
-        train, order, seconds = config.train, data.order(config.train), None
+        train, seconds = config.train, None
         steps = step_limit(config, order.batches_per_epoch)
         if train.max_minutes is not None:
             seconds, compiled = seconds_per_step(config, order, data.train, device, num_workers, own)
@@ -183,7 +187,8 @@ def make_plan(
     if plan is None:
         raise problem or ConfigError("there is no preset to choose from")
     chosen = layers.with_preset(str(plan.config.preset)).with_("plan", _planned(plan, layers, data, device))
-    config = chosen.with_("fixed", {"model": data.tokenizer.model_settings}).config
+    cut = {"micro_batch_tokens": plan.config.train.micro_batch_tokens}
+    config = chosen.with_("fixed", {"model": data.tokenizer.model_settings, "train": cut}).config
     if not own.names:
         require_memory(config, plan.order, data.train, device, num_workers)
     seconds = plan.seconds_per_step

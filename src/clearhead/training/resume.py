@@ -24,6 +24,7 @@ from clearhead.errors import CheckpointError, ConfigError
 from clearhead.training.checkpoints import TrainingState
 from clearhead.training.intervals import INTERVALS, intervals
 from clearhead.training.layers import PLANNED, Layers, changed, completed
+from clearhead.training.memory import within_budget
 from clearhead.training.optimizer import weights_to_train
 from clearhead.training.schedule import noam_rate
 from clearhead.training.warm_start import with_model
@@ -32,6 +33,7 @@ _MAY_CHANGE = {
     *("out", "golden", "device"),
     *(f"data.{role}" for role in ROLES),  # paths may change; the content is compared by checksum
     *("train.max_steps", "train.max_minutes", "train.patience", "train.micro_batch_tokens", "train.compile"),
+    "train.max_memory",
     *("train.accumulate", "train.deterministic"),
     *("train.shard", "train.track"),
     *("train.validate_every", "train.validate_sentences", "train.checkpoint_every", "train.checkpoint_minutes"),
@@ -115,7 +117,7 @@ def with_saved(layers: Layers, *, fresh: bool) -> tuple[Layers, Config | None]:
 
 
 def resume(
-    layers: Layers, saved: Config, data: Prepared, made: TrainingState, device: torch.device
+    layers: Layers, saved: Config, data: Prepared, made: TrainingState, device: torch.device, num_workers: int
 ) -> tuple[Config, BatchOrder, list[str]]:
     """Return complete settings of a resumed run, its batches, and the allowed changes of settings as lines to print.
 
@@ -125,6 +127,7 @@ def resume(
         data: Prepared data of the run.
         made: State of the run.
         device: Device for training.
+        num_workers: Number of workers that share every step.
 
     Raises:
         CheckpointError: If the changes would make it another run; see `allowed_changes`.
@@ -135,6 +138,11 @@ def resume(
     order = data.order(layers.config.train)
     now = completed(layers.config, order.batches_per_epoch)
     now = with_intervals(saved, now, made, layers.given, data, device)
+    if now.train.max_memory != saved.train.max_memory:
+        now = within_budget(now, order, data.train, device, num_workers)
+    elif now.train.max_memory is not None:  # the parts of before, whatever this process takes
+        fewer = min(now.train.micro_batch_tokens, saved.train.micro_batch_tokens)
+        now = changed(now, {"train.micro_batch_tokens": fewer})
     return now, order, allowed_changes(saved, now, made)
 
 

@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,16 +19,17 @@ import torch
 
 from clearhead.bundle import Bundle, load_bundle, require_fitting_weights
 from clearhead.bundle.model_directory import model_directory
-from clearhead.config import NO_GOLDEN, Config, read_toml
+from clearhead.config import NO_GOLDEN, Config, TrainConfig, read_toml
 from clearhead.data.batches import BatchOrder
 from clearhead.data.hold_out import HELD_OUT
 from clearhead.data.inputs import changed_inputs, missing_inputs
 from clearhead.data.prepare import Prepared, open_prepared
-from clearhead.errors import CheckpointError, ModelError, TrainingError
+from clearhead.errors import CheckpointError, ConfigError, ModelError, TrainingError
 from clearhead.files import file_sha256, os_error_as, write_text
 from clearhead.model.own_model import OwnModel
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.lazy import cached_property
+from clearhead.runtime.memory import limited_gpu_memory
 from clearhead.runtime.version import full_version
 from clearhead.training.best_weights import publish_best
 from clearhead.training.checkpoints import Checkpoints, TrainingState, disk_trouble
@@ -184,7 +186,7 @@ def train_from_values(
             opened(run, fresh=fresh) as (directory, take_place),
             StopSignals(is_quiet=workers.count > 1) as stop,
             Display(on_progress) as display,
-            deterministic(device, is_asked_for=layers.config.train.deterministic),
+            _prepared_device(device, layers.config.train),
             Checkpoints(run / "checkpoints", display.say, is_background=command.saves_in_background) as checkpoints,
         ):
             newest = None if take_place else checkpoints.newest()
@@ -223,12 +225,22 @@ def _run_and_device(early: Config, workers: Workers, own: OwnParts, *, fresh: bo
     """Return the run directory and this worker's device; reject what could not train before any data is read."""
     own.require(early.train.own_parts)
     require_client(early.train.track)
+    if own.names and early.train.max_memory:
+        raise ConfigError("train.max_memory counts the memory of the package's own model and loss; leave it out")
     run = Path(os.path.abspath(str(early.out)))  # a bare "." has no name to change
     device = workers.device(torch.device(resolve_device(early.device)))
     if fresh or not (run / "config.toml").exists():
         uses_bf16(early.train, device)
         golden_lines(early.golden)  # an earlier run is not renamed for an unusable file
     return run, device
+
+
+@contextmanager
+def _prepared_device(device: torch.device, train: TrainConfig) -> Iterator[None]:
+    """Let PyTorch compute on the device as the settings ask within the block."""
+    limited = limited_gpu_memory(str(device), train.max_memory)
+    with deterministic(device, is_asked_for=train.deterministic), limited:
+        yield
 
 
 @dataclass(frozen=True)
@@ -276,7 +288,7 @@ def _train_with_the_first(workers: Workers, start: float, own: OwnParts) -> Trai
         order = data.order(config.train)
         loop = Loop(config, data, order, run, device, checkpoints, display, stop, start, workers, own)
         loop.begin(newest, None)
-        with deterministic(device, is_asked_for=config.train.deterministic):
+        with _prepared_device(device, config.train):
             ended_by = loop.train(NoLog())
             validation, _ = publish_best(loop)
         workers.wait()  # the first worker checks the others' heartbeats until it has written the report
@@ -325,7 +337,7 @@ def _prepare_or_resume(
                 + "\n  ".join(changed)
                 + "\nrestore the files, or use another --out, or --fresh to start over"
             )
-        config, order, changes = resume(layers, saved, data, made, command.device)
+        config, order, changes = resume(layers, saved, data, made, command.device, command.num_workers)
         if not command.own.names:
             require_memory(config, order, data.train, command.device, command.num_workers)
     else:

@@ -15,9 +15,10 @@ from jaxtyping import Int32, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.config import Config, TrainConfig
+from clearhead.config import Config
 from clearhead.data.batches import Batch, BatchOrder, collate, copy_numbers, shares, split
 from clearhead.data.store import PairStore
+from clearhead.errors import TrainingError
 from clearhead.kernels.cuda_graphs import GraphRecorder
 from clearhead.kernels.packed_attention import HEAD_WIDTHS, NEEDED, has_triton
 from clearhead.model.transformer import Transformer
@@ -137,8 +138,8 @@ def is_packed(config: Config, device: torch.device, pairs: PairStore, workers: W
 class Steps:
     """The steps of a run, each made from its batches.
 
-    If the compiler fails in the first step, the run continues without it. If a GPU runs out of memory, steps are
-    computed in parts of half the size from then on, unless the user chose the size; that helps once.
+    If the compiler fails in the first step, the run continues without it. If a GPU runs out of memory, the step is
+    repeated in parts of half the size, again if necessary, and so are all steps from then on.
 
     Args:
         model: Model in training mode.
@@ -170,7 +171,9 @@ class Steps:
                 self._forms = ["compiled", "packed", "padded"]
             else:
                 say(f"training is slower than it could be: it needs {NEEDED}")
-        self._has_made_one = self._has_halved = False
+        self._has_made_one = False
+        self.cut_to: int | None = None
+        """Target tokens computed at once since the device ran out of memory; None if it never did."""
         self._earlier: list[StepResult] = []
         self._begin()
 
@@ -184,11 +187,6 @@ class Steps:
         """Precision of matrix products, `bf16` or `fp32`."""
         return self.stepper.precision
 
-    @property
-    def micro_batch_tokens(self) -> int:
-        """Target tokens computed at once."""
-        return self.config.train.micro_batch_tokens
-
     def make(self, number: int, rate: float, *, left_out: int = 0) -> int:
         """Make optimiser step `number`, and return the target tokens of all workers in it.
 
@@ -199,7 +197,7 @@ class Steps:
 
         Raises:
             LostWorkerError: If another worker is lost.
-            torch.OutOfMemoryError: If the device runs out of memory.
+            TrainingError: If the device runs out of memory, even if less is computed at once.
         """
         while True:
             parts, tokens = self._batches.of_step(number - 1 + left_out)
@@ -207,7 +205,11 @@ class Steps:
             try:
                 step(parts, number=number, rate=rate, tokens=tokens)
             except Exception as error:
-                if not self._take_another_form(error, number):
+                if self._take_another_form(error, number):
+                    pass
+                elif isinstance(error, torch.OutOfMemoryError):
+                    raise TrainingError(self._too_little_memory(number)) from None
+                else:
                     raise
             else:
                 self._has_made_one = True
@@ -223,6 +225,15 @@ class Steps:
         """Use weights and optimiser state that were loaded since the last step; a CUDA graph has the old addresses."""
         if self.form != "padded":
             self._begin_again()
+
+    def cut(self, micro_batch_tokens: int | None) -> None:
+        """Compute at most so many target tokens at once from now on; None changes nothing."""
+        if micro_batch_tokens is not None and micro_batch_tokens < self.config.train.micro_batch_tokens:
+            self._lower(micro_batch_tokens)
+            self._begin_again()
+
+    def _lower(self, tokens: int) -> None:
+        self.cut_to, self.config = tokens, changed(self.config, {"train.micro_batch_tokens": tokens})
 
     def _begin(self) -> None:
         model, optimizer, config = self.model, self.optimizer, self.config
@@ -251,14 +262,13 @@ class Steps:
         """Choose smaller parts or the next form after an error, and say so; return False if there is none to try."""
         train, causes = self.config.train, list(_causes(error))
         if any(isinstance(cause, torch.OutOfMemoryError) for cause in causes):
-            is_chosen = train.micro_batch_tokens != TrainConfig.model_fields["micro_batch_tokens"].default
-            if is_chosen or self._has_halved or self.workers.count > 1 or self._has_moved(error):
+            half = min(train.micro_batch_tokens, train.batch_tokens) // 2
+            if half == 0 or self.workers.count > 1 or self._has_moved(error):
                 return False
-            half = max(1, min(train.micro_batch_tokens, train.batch_tokens) // 2)
-            self._has_halved, self.config = True, changed(self.config, {"train.micro_batch_tokens": half})
+            self._lower(half)
             self.say(
                 f"the device ran out of memory at step {number}; from here on at most {half:,} target tokens are "
-                f"computed at once (train.micro_batch_tokens), which does not change the steps"
+                f"computed at once (train.micro_batch_tokens), which changes the gradient by no more than rounding"
             )
             return True
         if self._has_made_one or self.form == "padded" or not is_of_compiler(error):
@@ -271,6 +281,13 @@ class Steps:
             )
         del self._forms[0]
         return True
+
+    def _too_little_memory(self, number: int) -> str:
+        tokens = self.config.train.micro_batch_tokens
+        advice = f"lower train.micro_batch_tokens ({tokens})"
+        if tokens == 1:
+            advice = "one pair at a time is too much: take a smaller preset or model, or more memory"
+        return f"the device ran out of memory at step {number}; {advice}, and run the command again"
 
     def _has_moved(self, error: Exception) -> bool:
         """Return whether the optimizer may have changed momenta before the error; one that is recorded does not."""

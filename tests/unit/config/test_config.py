@@ -99,6 +99,20 @@ def test_settings_cannot_be_changed_in_place(section):
         ({"train": {"seed": 2**32}}, "train.seed = 4294967296: Input should be less than 4294967296"),
         ({"train": {"label_smoothing": 1.0}}, "train.label_smoothing = 1.0: Input should be less than 1"),
         ({"train": {"max_minutes": float("inf")}}, "train.max_minutes = inf: Input should be a finite number"),
+        ({"train": {"max_memory": "6,5GB"}}, "train.max_memory = '6,5GB': must be a number and a unit, such as 6GB"),
+        ({"train": {"max_memory": "6"}}, "train.max_memory = '6': must be a number and a unit, such as 6GB"),
+        (
+            {"train": {"max_memory": "6GB now"}},
+            "train.max_memory = '6GB now': must be a number and a unit, such as 6GB",
+        ),
+        ({"train": {"max_memory": "-6GB"}}, "train.max_memory = '-6GB': must be a number and a unit, such as 6GB"),
+        ({"train": {"max_memory": "6XB"}}, "train.max_memory = '6XB': must be a number and a unit, such as 6GB"),
+        ({"train": {"max_memory": 0}}, "train.max_memory = 0: Input should be greater than or equal to 10000000"),
+        ({"train": {"max_memory": True}}, "train.max_memory = True: must be a number and a unit, such as 6GB"),
+        (
+            {"train": {"max_memory": "9kB"}},
+            "train.max_memory = '9kB': Input should be greater than or equal to 10000000",
+        ),
         ({"train": {"learning_rate": 0}}, "train.learning_rate = 0: Input should be greater than 0"),
         ({"train": {"adam_betas": [0.9, 1.5]}}, "train.adam_betas.1 = 1.5: Input should be less than 1"),
         (
@@ -376,3 +390,12 @@ def test_every_file_of_pairs_has_a_weight_or_none_has():
         Config.from_dict({"data": {**data, "weights": [3]}})
     with pytest.raises(ConfigError, match=r"data\.weights"):
         Config.from_dict({"data": {**data, "weights": [0, 1]}})
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("6GB", 6 * 10**9), ("1.5 gib", 3 * 2**29), ("80MB", 80_000_000), (10**8, 10**8)]
+)
+def test_a_size_is_given_in_units_and_saved_in_bytes(text, size):
+    config = Config.from_dict({"train": {"max_memory": text}})
+    assert config.train.max_memory == size
+    assert f"\nmax_memory = {size}\n" in config.to_toml()

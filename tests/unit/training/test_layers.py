@@ -167,6 +167,7 @@ UNSET_MEANS_NONE = {
     "model.d_v",
     "model.final_norm",
     "train.max_minutes",
+    "train.max_memory",
     "train.guided_alignment_layer",
     "decode.target_lang",
     "decode.source_lang",

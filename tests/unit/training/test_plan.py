@@ -242,6 +242,26 @@ def test_the_plan_chooses_all_settings_of_its_list_and_no_others(planned):
     assert given.train.planned == ()
 
 
+def test_a_memory_budget_lowers_what_is_computed_at_once_and_then_the_preset(planned, monkeypatch):
+    monkeypatch.setattr("clearhead.training.memory.process_memory", lambda: 500_000_000)
+
+    def within(budget, **values):
+        return planned({**values, "train": {"max_steps": 9_000, "max_memory": budget}}, pairs=290_000)
+
+    least = {}
+    for preset in ("tiny", "small"):
+        with pytest.raises(ConfigError, match=r"^train\.max_memory \(10 MB\) is too little") as told:
+            within("10MB", preset=preset)
+        least[preset] = re.search(r"train\.max_memory = '(\d+MB)' would do", str(told.value))[1]
+    free, low, lower = (within(budget) for budget in ("1TB", least["small"], least["tiny"]))
+    assert [plan.config.preset for plan in (free, low, lower)] == ["small", "small", "tiny"]
+    assert free.config.train.micro_batch_tokens == 8_192
+    cut = low.config.train.micro_batch_tokens
+    assert cut < 1_024
+    assert f"at most {cut:,} target tokens are computed at once" in low.lines()[1]
+    assert "computed at once" not in free.lines()[1]
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -671,15 +671,6 @@ def test_training_at_a_rate_that_is_too_high_ends_with_what_to_change(settings):
     )
 
 
-def test_out_of_memory_error_names_micro_batch_tokens(settings, monkeypatch):
-    def too_much(*_, **__):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr("clearhead.training.step.chunked_cross_entropy", too_much)
-    with pytest.raises(TrainingError, match=r"out of memory at step 1; lower train.micro_batch_tokens \(64\)"):
-        train_from_values(settings(train=QUICK))
-
-
 class SmallStepper(Stepper):
     """A stepper on a device with memory for so many target tokens."""
 
@@ -691,7 +682,7 @@ class SmallStepper(Stepper):
         return super().step(parts, **options)
 
 
-def test_out_of_memory_halves_what_is_computed_at_once_unless_the_user_chose_it(settings, monkeypatch, capsys):
+def test_out_of_memory_halves_what_is_computed_at_once(settings, monkeypatch, capsys):
     values = settings(train={**QUICK, "batch_tokens": 60}, model={"dropout": 0.0})
     del values["train"]["micro_batch_tokens"]
     expected = weights(train_from_values({**values, "out": f"{values['out']}-whole"}).run / "model")
@@ -701,12 +692,27 @@ def test_out_of_memory_halves_what_is_computed_at_once_unless_the_user_chose_it(
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
     notice = "the device ran out of memory at step 1; from here on at most 30 target tokens are computed at once"
     assert capsys.readouterr().err.count(notice) == 1
-    chosen = merge(values, {"out": f"{values['out']}-chosen", "train": {"micro_batch_tokens": 59}})
-    with pytest.raises(TrainingError, match=r"out of memory at step 1; lower train.micro_batch_tokens \(59\)"):
-        train_from_values(chosen)
     monkeypatch.setattr(SmallStepper, "memory", 0)
-    with pytest.raises(TrainingError, match=r"out of memory at step 1; lower train.micro_batch_tokens \(30\)"):
-        train_from_values({**values, "out": f"{values['out']}-twice"})
+    with pytest.raises(TrainingError, match="out of memory at step 1; one pair at a time is too much: take a smaller"):
+        train_from_values({**values, "out": f"{values['out']}-never"})
+
+
+def test_a_resumed_run_keeps_the_parts_that_it_cut_when_memory_ran_out(settings, monkeypatch, capsys):
+    short, long = ({"max_steps": steps, "validate_every": 2, "checkpoint_every": 2} for steps in (2, 6))
+    values = settings(train={**long, "batch_tokens": 60, "micro_batch_tokens": 57, "schedule": "constant"})
+    monkeypatch.setattr("clearhead.training.steps.Stepper", SmallStepper)
+    monkeypatch.setattr(SmallStepper, "memory", 20)
+    expected = train_from_values({**values, "out": f"{values['out']}-whole"}).run
+    said = capsys.readouterr().err
+    assert ["at most 28 target" in said, "at most 14 target" in said, "at most 7 target" in said] == [True, True, False]
+    run = train_from_values(merge(values, {"train": short})).run
+    state = json.loads((run / "checkpoints" / "step-00000002" / "state.json").read_text())
+    assert state["micro_batch_tokens"] == 14
+    monkeypatch.setattr(SmallStepper, "memory", 60)  # were it cut otherwise, the last bits would differ
+    capsys.readouterr()
+    train_from_values(values)
+    assert "ran out of memory" not in capsys.readouterr().err
+    assert_same_weights(run / "checkpoints" / "step-00000006", expected / "checkpoints" / "step-00000006")
 
 
 @pytest.mark.parametrize("is_recorded", [False, True])
@@ -719,7 +725,8 @@ def test_out_of_memory_in_the_optimizer_does_not_move_momenta_twice(settings, mo
         monkeypatch.setattr("clearhead.training.steps.GraphRecorder", SimpleNamespace(record=move))
     values = settings(train={**QUICK, "optimizer": "muon"})
     del values["train"]["micro_batch_tokens"]
-    with pytest.raises(TrainingError, match="out of memory at step 1; lower"):
+    advice = "one pair at a time is too much" if is_recorded else "lower train.micro_batch_tokens"
+    with pytest.raises(TrainingError, match=f"out of memory at step 1; {advice}"):
         train_from_values(values)
     assert ("from here on" in capsys.readouterr().err) == is_recorded
 

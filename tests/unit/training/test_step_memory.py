@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -15,7 +16,7 @@ from clearhead.model.transformer import Transformer
 from clearhead.paper.counts import parameter_count
 from clearhead.training import memory as module
 from clearhead.training.costs import random_pairs
-from clearhead.training.memory import StepSimulation, enough_memory, require_memory, worst_part
+from clearhead.training.memory import StepSimulation, enough_memory, require_memory, within_budget, worst_part
 from clearhead.training.optimizer import build_optimizer
 from clearhead.training.step import Stepper
 
@@ -141,3 +142,53 @@ def test_weights_that_do_not_fit_are_refused_unless_workers_share_them(refused):
     refused(settings, lasting, torch.device("cuda"))  # parts are cut there
     shared = config(batch_tokens=900, micro_batch_tokens=450, shard=True)
     refused(shared, 0.8 * lasting, torch.device("cuda"), workers=2)
+
+
+BEFORE = 321_000_000
+"""Bytes of the process before its first step."""
+
+
+@pytest.fixture
+def budgeted(monkeypatch):
+    """Return a function that returns the target tokens computed at once by a run of steps of 100 pairs of 9 tokens."""
+    monkeypatch.setattr(module, "process_memory", lambda: BEFORE)
+
+    def tokens_within(budget, device=CPU, workers=1, **train):
+        settings = config(batch_tokens=900, max_memory=budget, **train)
+        pairs = random_pairs(settings, 9)
+        order = BatchOrder(pairs.source_lengths, pairs.target_lengths, batch_tokens=900, seed=1)
+        found = within_budget(settings, order, pairs, device, workers)
+        return found.train.micro_batch_tokens
+
+    return tokens_within
+
+
+def taken(pairs: int, *, parts: int = 2, workers: int = 1) -> int:
+    """Return the bytes that a process takes at most, if it computes so many pairs of 9 tokens at once."""
+    counted = StepSimulation(config()).memory(pairs, 9, 9, parts=parts)
+    tensors = counted.peak - counted.lasting * (workers - 1) // workers
+    return math.ceil(BEFORE + 260_000_000 + 1.35 * tensors + 7 * 4 * parameter_count(config().model))
+
+
+def test_steps_are_cut_by_half_until_the_largest_part_keeps_within_the_budget(budgeted):
+    assert budgeted(taken(100, parts=1)) == 8_192  # a step is one part
+    assert budgeted(taken(100, parts=1) - 1) == budgeted(taken(50)) == 450
+    assert budgeted(taken(50) - 1) == budgeted(taken(25)) == 225
+    assert budgeted(taken(25) - 1) == 112  # 12 pairs
+    assert budgeted(taken(1)) == 14  # one pair, which no smaller number cuts
+    assert budgeted(taken(25, workers=3), shard=True, workers=3) == 225
+    assert budgeted(None) == 8_192
+    assert budgeted(10**7, device=torch.device("cuda")) == 8_192  # where the allocator keeps to it
+
+
+def test_a_budget_that_one_pair_exceeds_is_refused_with_the_least_one_that_does(budgeted):
+    with pytest.raises(ConfigError, match=r"is too little: even with one pair at a time, of 9 and 9 tokens") as told:
+        budgeted(taken(1) - 1)
+    enough = Config(train={"max_memory": re.search(r"train\.max_memory = '(\d+MB)'", str(told.value))[1]})
+    assert taken(1) < enough.train.max_memory < 1.1 * taken(1)
+
+
+def test_a_budget_lowers_a_chosen_size_of_parts_and_never_raises_it(budgeted):
+    assert budgeted(taken(25), micro_batch_tokens=225) == 225
+    assert budgeted(taken(25), micro_batch_tokens=250) == 125
+    assert budgeted(10**12, micro_batch_tokens=27) == 27
