@@ -62,4 +62,4 @@ def test_the_commands_take_workers():
     assert app.registered_commands
     for line in "\n".join(blocks("")).splitlines():
         if line.startswith(("clearhead train", "clearhead translate")):
-            assert "--workers" in line
+            assert "--workers" in line or "--ray" in line

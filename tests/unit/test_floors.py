@@ -62,7 +62,7 @@ OWNERS = {
     "py3langid": ("serving",),
     "pyarrow": ("data", "formats"),
     "rapidfuzz": ("translation",),
-    "ray": ("serving",),
+    "ray": ("runtime", "serving"),
     "sacrebleu": ("evaluation",),
     "safetensors": ("files",),
     "sentencex": ("text",),

@@ -22,7 +22,7 @@ PANELS = {
     "--top-p --seed",
     "Terms and memory": "--terms --memory --fuzzy --reuse-from --memory-weight",
     "Documents": "--paragraphs --skip-bad-units --only-missing",
-    "Speed": "--batch-tokens --precision --shortlist --device --threads --workers",
+    "Speed": "--batch-tokens --precision --shortlist --device --threads --workers --ray",
     "More": "--split --as-is --protect-numbers --ensemble --report --alignments --align-by --gold-alignments "
     "--gold-base --ablate --compare-text --golden",
 }

@@ -52,6 +52,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             "--plain", excludes="--terms, --diversity, --shortlist, --ensemble, --precision", why="without a plain form"
         ),
         Rule("--as-text", excludes="--paragraphs", why="which reads other units than lines"),
+        Rule("--ray", needs="--output FILE", why="beside which finished parts are kept"),
+        Rule(
+            "--ray", excludes="a document, more than one FILE, --memory, --alignments, --report, --workers, --threads"
+        ),
     ),
     "review": (Rule("--fuzzy, --reuse-from", needs="--memory FILE"),),
     "backtranslate": (Rule("--beam, --precision", excludes="--sample", why=_DRAWN), Rule("--seed", needs="--sample")),
@@ -142,6 +146,8 @@ def _given(context: typer.Context) -> dict[str, Any]:
     given = {}
     for parameter in context.command.params:
         value = context.params.get(str(parameter.name))
+        if not parameter.expose_value and (source := context.get_parameter_source(str(parameter.name))) is not None:
+            value = source.name == "COMMANDLINE" or None
         if value not in (None, (), [], parameter.default):
             flags = parameter.secondary_opts if value is False else parameter.opts
             given[flags[0] if flags[0].startswith("-") else str(parameter.metavar)] = value

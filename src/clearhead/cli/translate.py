@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearhead.cli.bulk_work import Ray, finish_on_ray, named_file
 from clearhead.cli.checks import refuse_missing, refuse_mixing
 from clearhead.cli.console import progress
 from clearhead.cli.options import Model, TranslatorOptions, with_option_groups
@@ -21,6 +23,7 @@ from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from clearhead.translation.translator import Translator
 
@@ -52,6 +55,7 @@ def translate(
     search: SearchOptions,
     terms: TermOptions,
     documents: DocumentOptions,
+    ray: Ray = None,
 ) -> None:
     """Translate text line by line, or documents.
 
@@ -63,17 +67,15 @@ def translate(
     Text has one line of output per line of input, in the same order. In documents only the text changes. A line that
     is longer than the lines that the model was trained on is translated sentence by sentence. Suspicious translations
     are counted on stderr, and flagged in jsonl (docs/translation.md). If the translation of a document is interrupted,
-    running the same command again resumes it.
+    running the same command again resumes it, as with --ray.
     """
     paths = files or ["-"]
     refuse_missing(paths)
     are_documents = documents.are_for(paths)
-    refuse_clashes(context, {"a document": are_documents})
+    refuse_clashes(context, {"a document": are_documents, "more than one FILE": len(paths) > 1})
     if not outputs.is_jsonl:
         refuse_mixing("--alignments", outputs.alignments, "translations")
 
-    from clearhead.files import display_name, read_lines
-    from clearhead.translation.lines import CHUNK_LINES, translate_lines
     from clearhead.translation.worker_pool import TranslatorTeam
 
     arguments: dict[str, Any] = {**outputs.arguments(search.nbest), **search.translate_arguments}
@@ -95,15 +97,35 @@ def translate(
         "memory": memory,
         **search.line_arguments,
     }
+    if ray is not None:
+        _translate_on_ray(ray, model, decoding, paths[0], outputs, arguments, read_terms, as_text=documents.as_text)
+        return
+    _translate_here(load, paths, outputs, arguments, read_terms, workers=workers, as_text=documents.as_text)
+
+
+def _translate_here(
+    load: Callable[[], AbstractContextManager[Translator]],
+    paths: list[str],
+    outputs: TranslationOptions,
+    arguments: dict[str, Any],
+    read_terms: Callable[[Translator], dict[str, Any]] | None,
+    *,
+    workers: int,
+    as_text: bool,
+) -> None:
+    """Translate the lines of files in this process, or in several of this machine."""
+    from clearhead.files import display_name, read_lines
+    from clearhead.translation.lines import CHUNK_LINES, translate_lines
+
     with load() as translator:
         arguments |= read_terms(translator) if read_terms else {}
         translator.translate([], **arguments)  # an impossible setting is refused before anything is read
         report_unconsulted(translator, arguments)
-        with outputs.writer(paths, search.nbest) as writer, _bar(outputs.output) as advance:
+        with outputs.writer(paths, arguments["num_best"]) as writer, _bar(outputs.output) as advance:
             arguments |= {"only_if": outputs.only_if or 0.0, "on_progress": advance}
             for path in paths:
                 name, before, is_typed = display_name(path), writer.count, _is_typed(path)
-                check = None if documents.as_text or is_typed else partial(_refuse_markup, path)
+                check = None if as_text or is_typed else partial(_refuse_markup, path)
                 # Whoever types a line wants to see its translation before typing the next.
                 size = 1 if is_typed else CHUNK_LINES * workers
                 notices, lines = TranslationNotices(name, translator), read_lines(path)
@@ -118,6 +140,46 @@ def translate(
                 notices.tell()
                 if writer.report is not None:
                     writer.report.add_file(f"{name}: {writer.count - before:,} lines")
+
+
+def _translate_on_ray(
+    address: str,
+    model: Path,
+    decoding: TranslatorOptions,
+    path: str,
+    outputs: TranslationOptions,
+    arguments: dict[str, Any],
+    read_terms: Callable[[Translator], dict[str, Any]] | None,
+    *,
+    as_text: bool,
+) -> None:
+    """Translate the lines of a file on a Ray cluster, in parts that are kept beside the output until all are there."""
+    from clearhead.files import display_name, open_output, read_lines
+    from clearhead.files.output_parts import OutputParts
+    from clearhead.translation.line_shards import line_origin, load_line_worker, notable_lines
+    from clearhead.translation.translator import Translator
+
+    output = named_file(outputs.output)
+    model, ensemble = model.absolute(), [other.absolute() for other in decoding.ensemble or ()]
+    translator = Translator.load(model, device="cpu", ensemble=ensemble)  # the workers have the GPUs
+    arguments |= {**(read_terms(translator) if read_terms else {}), "name": (name := display_name(path))}
+    translator.translate([], **arguments)  # an impossible setting is refused before anything is read
+    lines = read_lines(path)
+    start = list(islice(lines, START_LINES))
+    if not as_text:
+        _refuse_markup(path, start)
+    written = {"is_jsonl": outputs.is_jsonl, "only_if": outputs.only_if or 0.0}
+    origin, notices = line_origin(translator, written, arguments), TranslationNotices(name, translator)
+    make_worker = partial(load_line_worker, model, decoding.device, ensemble, origin, written, arguments)
+    with OutputParts.of(output, chain(start, lines), origin) as parts:
+        finish_on_ray(parts, make_worker, address, device=decoding.device)
+        with open_output(output) as out:
+            for _, part in parts:
+                out.write(part.text)
+                out.flush()  # as one process does, which shows in compressed bytes
+                notices.add_left(part.details["left"])
+                notices.add(list(notable_lines(part)))
+    notices.tell()
 
 
 def _refuse_markup(path: str, lines: list[str]) -> None:

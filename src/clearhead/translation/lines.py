@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
+from clearhead.files.output_parts import SHARD_LINES
 from clearhead.text.word_links import pharaoh
 from clearhead.translation.result import Alternative, Translation, digits, json_line, translation_object
 from clearhead.translation.translator import Translator
@@ -13,7 +14,7 @@ from clearhead.translation.translator import Translator
 if TYPE_CHECKING:
     from clearhead.translation.report import TranslationReport
 
-CHUNK_LINES = 2_000
+CHUNK_LINES = SHARD_LINES
 """Lines read, translated and written at a time: enough to sort by length, few enough to limit memory use."""
 
 

@@ -1,4 +1,8 @@
-"""Translation in several processes on one machine: on several GPUs, or on the CPUs."""
+"""Translation in several processes on one machine: on several GPUs, or on the CPUs.
+
+`runtime.ray_shards` does the same on many machines; Ray takes about ten seconds to start, and documents and translation
+memories stay in the process of the command.
+"""
 
 from __future__ import annotations
 

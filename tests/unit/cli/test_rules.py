@@ -13,7 +13,7 @@ from clearhead.cli.rules import RULES
 from clearhead.errors import ConfigError
 
 COMMANDS = typer.main.get_command(app).commands
-FACTS = {"a document", "a comparison as html", "more than one MODEL"}
+FACTS = {"a document", "a comparison as html", "more than one FILE", "more than one MODEL"}
 """What the commands find out themselves."""
 
 

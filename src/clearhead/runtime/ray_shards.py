@@ -1,0 +1,189 @@
+"""Bulk work on Ray Data: one function applied to every shard of a job, by actors on all machines of a Ray cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from clearhead.errors import ClearheadError, ConfigError
+from clearhead.runtime.installation import pip_install
+from clearhead.runtime.shards import IN_FLIGHT
+from clearhead.runtime.threads import set_num_threads
+
+CONNECT_SECONDS = 5.0
+"""Time in which a cluster must accept a connection; Ray itself would try for many minutes."""
+
+OLDEST_RAY = (2, 60)
+
+MOST_RESTARTS = 10
+"""How often Ray starts an actor again that was ended; by default it does so for ever."""
+
+_VARIABLES = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing reaches for the network unasked
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # warnings of the core, about what Ray Data does, would stand among our lines
+    "RAY_worker_niceness": "0",  # 15 by default: other programs of the machine would leave nothing to the workers
+}
+"""Variables of Ray, unless the user has set them; a cluster that is running already has its own."""
+
+Worker = Callable[[Mapping[str, Any]], bytes]
+"""Makes the result of a shard, given as a row of numbers and texts."""
+
+
+class Actors(NamedTuple):
+    """The processes that do the work."""
+
+    number: int
+    gpus: int
+    """GPUs of each, 0 or 1."""
+
+    def __str__(self) -> str:
+        """Return such as "2 CPUs"."""
+        return f"{self.number:,} {'GPU' if self.gpus else 'CPU'}{'s' if self.number > 1 else ''}"
+
+
+@contextmanager
+def ray_actors(address: str, *, device: str) -> Iterator[Actors]:
+    """Connect to a Ray cluster, and yield the actors that it has room for: one a GPU if it has any, else one a CPU.
+
+    Args:
+        address: `HOST:PORT` of a cluster that this machine belongs to. `auto` is the cluster of this machine or of
+            `RAY_ADDRESS`; if there is none, one starts here, and ends with the block.
+        device: `cpu` ignores GPUs.
+
+    Raises:
+        ConfigError: If Ray is missing or too old.
+        ClearheadError: If the cluster cannot be reached, or has no room.
+    """
+    for name, value in _VARIABLES.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+        import ray.data
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"--ray needs the package {error.name}, which is not installed: {pip_install('ray')}"
+        ) from None
+    if tuple(map(int, re.findall(r"\d+", ray.__version__)[:2])) < OLDEST_RAY:
+        needed = ".".join(map(str, OLDEST_RAY))
+        raise ConfigError(f"--ray needs Ray {needed} or later, and this is {ray.__version__}: {pip_install('ray')}")
+    given = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    if given not in ("", "auto", "local"):
+        _require_listening(given)
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    here: dict[str, Any] = {} if given else {"include_dashboard": False}
+    try:
+        with _silent_stderr():  # the core prints its level of logging before it follows it
+            ray.init(address=None if address == "auto" else address, **quiet, **here)
+    except Exception as error:  # Ray raises errors of many kinds, also those of the network and of its own processes
+        raise ClearheadError(f"Ray at {address} cannot be used: {_first_line(error)}") from None
+    try:
+        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        gpus = 0 if device == "cpu" else int(resources.get("GPU", 0))
+        if not (count := gpus or int(resources.get("CPU", 0))):
+            raise ClearheadError(f"Ray at {address} has no CPU")
+        yield Actors(count, 1 if gpus else 0)
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Discard what is written on stderr in the block, also by libraries that are not in Python."""
+    sys.stderr.flush()
+    with open(os.devnull, "wb") as nothing, os.fdopen(os.dup(2), "wb") as kept:
+        os.dup2(nothing.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept.fileno(), 2)
+
+
+def _require_listening(address: str) -> None:
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except ValueError:
+        raise ConfigError(f"--ray {address}: the address is auto or HOST:PORT, such as 10.0.0.1:6379") from None
+    except OSError as error:
+        raise ClearheadError(
+            f"no Ray answers at {address}: {error.strerror or error}; start one there with: ray start --head"
+        ) from None
+
+
+def run_on_ray(
+    make_worker: Callable[[], Worker], shards: Sequence[Mapping[str, Any]], actors: Actors
+) -> Iterator[tuple[int, bytes]]:
+    """Apply a function to every shard, and yield the shards' numbers and results in the order in which they finish.
+
+    A shard whose actor is ended is done again by another one; the same shard must give the same result.
+
+    Args:
+        make_worker: Returns the function. It is called once in each actor, so that the function may hold a model. It
+            must be picklable, such as a `functools.partial` of a function of a module.
+        shards: Small descriptions of the parts of the work, each with the same keys, of which one is `number`.
+        actors: Those of `ray_actors`, whose block must be open.
+
+    Raises:
+        ClearheadError: Any that the function or `make_worker` raises; or if actors are ended again and again.
+    """
+    import ray
+    from ray.data import ActorPoolStrategy, DataContext
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        # Ray's own settings warn of others of them; and it has no other way yet to bound restarts, of which there are
+        # otherwise as many as there are kills.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context = DataContext.get_current()
+        context.enable_progress_bars = context.print_on_execution_start = False
+        context.wait_for_min_actors_s = -1  # work begins with the first actor
+        rows = ray.data.from_items([{"shard": dict(shard)} for shard in shards], override_num_blocks=len(shards))
+        results = rows.map(
+            _Actor,  # type: ignore[arg-type]
+            fn_constructor_args=(make_worker,),
+            compute=ActorPoolStrategy(size=min(actors.number, len(shards)), max_tasks_in_flight_per_actor=IN_FLIGHT),
+            num_cpus=0 if actors.gpus else 1,
+            num_gpus=actors.gpus,
+            max_restarts=MOST_RESTARTS,
+            max_task_retries=MOST_RESTARTS,
+        )
+    try:
+        for row in results.iter_rows():
+            if row["error"]:
+                raise ClearheadError(row["error"])
+            yield row["shard"]["number"], row["result"]
+    except ray.exceptions.RayError as error:
+        raise ClearheadError(
+            f"the work on Ray ended, perhaps because the memory of a machine was full: {_first_line(error)}; the same "
+            f"command continues it"
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+
+
+class _Actor:
+    """What an actor does; errors that a user can correct are results, which need no exceptions across processes."""
+
+    def __init__(self, make_worker: Callable[[], Worker]) -> None:
+        self._make = make_worker
+        self._worker: Worker | None = None
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        result, error = b"", ""
+        try:
+            if self._worker is None:
+                set_num_threads(1)
+                self._worker = self._make()
+            result = self._worker(row["shard"])
+        except ClearheadError as problem:
+            error = f"on {socket.gethostname()}: {problem}"
+        return {**row, "result": result, "error": error}

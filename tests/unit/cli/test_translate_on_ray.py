@@ -1,0 +1,263 @@
+"""`clearhead translate --ray`: the bytes of one process, whatever is killed; and errors of one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import psutil
+import pytest
+
+from clearhead.cli.translate import translate
+from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
+from clearhead.files import output_parts
+from clearhead.runtime import ray_shards
+from clearhead.runtime.installation import pip_install
+from clearhead.runtime.ray_shards import Actors
+from clearhead.translation import line_shards, lines
+
+LINES = [f"Ein Hund, {number} Hunde." if number % 5 else "" for number in range(31)]
+
+
+@pytest.fixture
+def ray_directory():
+    """Return a directory for Ray, the names of whose sockets must be short."""
+    directory = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+    try:
+        yield directory
+    finally:
+        end_orphans()
+        shutil.rmtree(directory)
+
+
+def end_orphans():
+    """End what a Ray leaves behind whose starter was killed: two of its processes would look for it for a minute."""
+    left = [child for child in psutil.Process().children() if "ray" in child.name()]
+    for child in left:
+        child.kill()
+    psutil.wait_procs(left, timeout=60)
+
+
+@contextmanager
+def started(directory, how, *arguments):
+    """Start the command with the workers of `killed_workers.py`."""
+    script = Path(__file__).with_name("killed_workers.py")
+    process = subprocess.Popen(
+        [sys.executable, str(script), how, str(directory / "marker"), *map(str, arguments)],
+        env={**os.environ, "RAY_TMPDIR": str(directory), "RAY_AUTH_MODE": "disabled", "RAY_ADDRESS": ""},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_a_worker_that_is_killed_changes_nothing(run_command, make_model_dir, write_lines, tmp_path, ray_directory):
+    model, source, output = make_model_dir(), write_lines("in.txt", *LINES), tmp_path / "out.jsonl"
+    expected = run_command(translate, model, source, "--format", "jsonl").stdout
+    arguments = ["translate", model, source, "-o", output, "--format", "jsonl", "--ray", "auto"]
+    with started(ray_directory, "ends", *arguments) as process:
+        _, said = process.communicate(timeout=600)
+    assert process.returncode == 0, said
+    assert output.read_text(encoding="utf-8") == expected
+    assert (ray_directory / "marker").exists()
+    assert re.search(r"clearhead: 31 lines in \d+ s: [\d.]+ a second on \d+ CPUs?\n", said)
+    assert all(line.startswith("clearhead: ") for line in said.splitlines()), said
+    assert not Path(f"{output}.parts").exists()
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_continues(run_command, make_model_dir, write_lines, tmp_path, ray_directory):
+    model, source, output = make_model_dir(), write_lines("in.txt", *LINES), tmp_path / "out.txt"
+    arguments = ["translate", model, source, "-o", output, "--nbest", 2, "--ray", "auto"]
+    parts = tmp_path / "out.txt.parts"
+    with started(ray_directory, "waits", *arguments) as process:
+        until = time.monotonic() + 600
+        while not ((ray_directory / "marker").exists() and any(parts.glob("part-*"))):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        process.kill()
+        process.wait()
+    assert not output.exists()
+    finished = 7 * len(list(parts.glob("part-*")))
+    with started(ray_directory, "waits", *arguments) as process:
+        _, said = process.communicate(timeout=600)
+    assert process.returncode == 0, said
+    assert f"clearhead: {finished} lines were finished before" in said
+    assert output.read_text(encoding="utf-8") == run_command(translate, model, source, "--nbest", 2).stdout
+
+
+@pytest.fixture
+def without_ray(monkeypatch):
+    """Let the work on Ray be done here, as its rows come from there; return the addresses."""
+    addresses = []
+
+    @contextmanager
+    def actors(address, *, device):
+        addresses.append(address)
+        yield Actors(2, 0)
+
+    def run(make_worker, shards, actors):
+        actor = ray_shards._Actor(make_worker)
+        for shard in reversed(shards):
+            row = actor({"shard": shard})
+            if row["error"]:
+                raise ClearheadError(row["error"])
+            yield row["shard"]["number"], row["result"]
+
+    monkeypatch.setattr(ray_shards, "ray_actors", actors)
+    monkeypatch.setattr(ray_shards, "run_on_ray", run)
+    monkeypatch.setattr(ray_shards, "set_num_threads", lambda count: None)
+    monkeypatch.setattr(output_parts, "SHARD_LINES", 7)
+    monkeypatch.setattr(lines, "CHUNK_LINES", 7)  # some notices are given chunk by chunk
+    return addresses
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--format", "jsonl", "--quality"],
+        ["--nbest", "2"],
+        ["--sample", "--seed", "5"],
+        ["--only-if", "0.1"],
+        ["--terms", "TERMS", "--format", "jsonl"],
+        ["--prefix", "A small d"],
+    ],
+)
+def test_outputs_and_notices_are_those_of_one_process(
+    run_command, make_model_dir, write_lines, tmp_path, without_ray, options
+):
+    terms = write_lines("terms.tsv", "Hund\tdog", "Hunde\tdogs")
+    options = [str(terms) if option == "TERMS" else option for option in options]
+    model, source, output = make_model_dir(), write_lines("in.txt", *LINES, "犬犬犬"), tmp_path / "out.txt"
+    alone = run_command(translate, model, source, *options)
+    result = run_command(translate, model, source, "-o", output, "--ray", "10.0.0.1:6379", *options)
+    assert output.read_text(encoding="utf-8") == alone.stdout
+    assert without_ray == ["10.0.0.1:6379"]
+    own = [line for line in result.stderr.splitlines() if " a second on 2 CPUs" not in line]
+    assert own == alone.stderr.splitlines()
+
+
+def test_finished_parts_are_not_made_again(
+    run_command, make_model_dir, write_lines, tmp_path, without_ray, monkeypatch
+):
+    model, source, output = make_model_dir(), write_lines("in.txt", *LINES), tmp_path / "out.txt.gz"
+    run, made = ray_shards.run_on_ray, []
+
+    def two(make_worker, shards, actors):
+        for number, part in run(make_worker, shards, actors):
+            made.append(number)
+            yield number, part
+            if len(made) == 2:
+                raise ClearheadError("a machine burns")
+
+    monkeypatch.setattr(ray_shards, "run_on_ray", two)
+    with pytest.raises(ClearheadError, match="a machine burns"):
+        run_command(translate, model, source, "-o", output, "--ray", "auto")
+    with pytest.raises(DataError, match=r"made with another settings; repeat"):
+        run_command(translate, model, source, "-o", output, "--ray", "auto", "--beam", 3)
+    said = run_command(translate, model, source, "-o", output, "--ray", "auto").stderr
+    assert "10 lines were finished before" in said
+    assert made == [4, 3, 2, 1, 0]
+    run_command(translate, model, source, "-o", tmp_path / "one.txt.gz")
+    assert output.read_bytes() == (tmp_path / "one.txt.gz").read_bytes()
+
+
+def test_a_worker_with_another_model_is_refused(make_model_dir):
+    origin, written = {"models": [["another", "one"]], "version": "0"}, {"is_jsonl": False, "only_if": 0.0}
+    with pytest.raises(ModelError, match=r"differs from the model where the command was given: models, version"):
+        line_shards.load_line_worker(make_model_dir(), "cpu", [], origin, written, {"num_best": 1})
+
+
+@pytest.mark.usefixtures("without_ray")
+def test_a_worker_without_the_model_is_one_line(run_command, make_model_dir, write_lines, tmp_path, monkeypatch):
+    output, load = tmp_path / "out.txt", line_shards.Translator.load
+
+    def load_elsewhere(path, *, device="auto", ensemble=()):
+        return load(path if device == "cpu" else "/srv/none", device=device, ensemble=ensemble)
+
+    monkeypatch.setattr(line_shards.Translator, "load", load_elsewhere)
+    with pytest.raises(ClearheadError, match=rf"^on {re.escape(socket.gethostname())}: .*/srv/none"):
+        run_command(translate, make_model_dir(), write_lines("in.txt", *LINES), "-o", output, "--ray", "auto")
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--ray needs --output FILE, beside which finished parts are kept"),
+        (["-o", "-"], "--ray needs -o FILE"),
+        (["-o", "out.txt", "--memory", "m.tmx"], "--ray cannot be used with --memory"),
+        (["-o", "out.txt", "--alignments", "a"], "--ray cannot be used with --alignments"),
+        (["-o", "out.txt", "--report", "a.html"], "--ray cannot be used with --report"),
+        (["-o", "out.txt", "--workers", "2"], "--ray cannot be used with --workers"),
+        (["-o", "out.txt", "--threads", "1"], "--ray cannot be used with --threads"),
+        (["-o", "out.txt", "--paragraphs"], "--ray cannot be used with a document"),
+        (["-o", "out.txt", "SECOND"], "--ray cannot be used with more than one FILE"),
+    ],
+)
+def test_options_that_do_not_go_with_ray_are_named(run_command, write_lines, options, message):
+    source, second = write_lines("in.txt", "a"), write_lines("second.txt", "b")
+    options = [str(second) if option == "SECOND" else option for option in options]
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        run_command(translate, "none", source, *options, "--ray", "auto")
+
+
+def test_a_cluster_that_cannot_be_reached_is_one_line(run_command, make_model_dir, write_lines, tmp_path, monkeypatch):
+    given = [make_model_dir(), write_lines("in.txt", "a"), "-o", tmp_path / "out.txt"]
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(ClearheadError, match=rf"no Ray answers at 127.0.0.1:{port}: Connection refused; start one"):
+        run_command(translate, *given, "--ray", f"127.0.0.1:{port}")
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+    with pytest.raises(ClearheadError, match=rf"no Ray answers at 127.0.0.1:{port}"):
+        run_command(translate, *given, "--ray", "auto")
+    with pytest.raises(ConfigError, match=r"--ray here: the address is auto or HOST:PORT, such as"):
+        run_command(translate, *given, "--ray", "here")
+    assert not (tmp_path / "out.txt").exists()
+
+
+def test_ray_that_is_missing_or_too_old_is_one_line(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ray", None)
+        match = rf"--ray needs the package ray, which is not installed: {re.escape(pip_install('ray'))}"
+        with pytest.raises(ConfigError, match=match), ray_shards.ray_actors("auto", device="cpu"):
+            pass
+    old = ModuleType("ray")
+    old.__version__, old.data = "2.9.3", ModuleType("ray.data")
+    monkeypatch.setitem(sys.modules, "ray", old)
+    monkeypatch.setitem(sys.modules, "ray.data", old.data)
+    with (
+        pytest.raises(ConfigError, match=r"--ray needs Ray 2\.60 or later, and this is 2\.9\.3: pip install"),
+        ray_shards.ray_actors("auto", device="cpu"),
+    ):
+        pass
+
+
+@pytest.mark.usefixtures("without_ray")
+def test_the_parts_name_what_they_were_made_with(run_command, make_model_dir, write_lines, tmp_path, monkeypatch):
+    def burning(make_worker, shards, actors):
+        raise ClearheadError("a machine burns")
+
+    monkeypatch.setattr(ray_shards, "run_on_ray", burning)
+    arguments = make_model_dir(), write_lines("in.txt", *LINES), "-o", tmp_path / "out.txt", "--ray", "auto"
+    with pytest.raises(ClearheadError, match="burns"):
+        run_command(translate, *arguments)
+    origin = json.loads((tmp_path / "out.txt.parts" / "origin.json").read_text())
+    assert origin["input"]["lines"] == len(LINES)
+    assert {"models", "version", "settings", "lines"} <= origin.keys()
