@@ -36,7 +36,7 @@ from clearhead.files import (
     write_json,
     write_text,
 )
-from clearhead.files.arrays import read_arrays, read_headers, require_fit, write_arrays
+from clearhead.files.arrays import TensorHeader, read_arrays, read_headers, require_fit, write_arrays
 from clearhead.model.rounded_weights import RoundedWeights, stored_headers
 from clearhead.model.stored import StoredModel, module_arrays, require_finite
 from clearhead.runtime.lazy import cached_property
@@ -337,7 +337,12 @@ def require_same_vocabulary(config: ModelConfig, tokenizer: Vocabulary, *, origi
 
 
 def require_fitting_weights(
-    config: ModelConfig, path: Path, *, origin: str, precision: StoredPrecision | None = None
+    config: ModelConfig,
+    path: Path,
+    *,
+    origin: str,
+    precision: StoredPrecision | None = None,
+    headers: Mapping[str, TensorHeader] | None = None,
 ) -> None:
     """Compare a model's settings with a weights file before anything is built, because settings may be arbitrary.
 
@@ -346,11 +351,12 @@ def require_fitting_weights(
         path: A safetensors file.
         origin: Source of the settings, for the message.
         precision: Precision of the matrices in the file; None for float32.
+        headers: Shapes and types of the tensors; None to read them from the file.
 
     Raises:
         ModelError: If the file cannot be read, or does not hold the tensors of such a model.
     """
-    headers = read_headers(path)
+    headers = read_headers(path) if headers is None else headers
     for side, number in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
         layers = {match[1] for name in headers if (match := re.match(rf"{side}\.layers\.(\d+)\.", name))}
         if len(layers) != number:

@@ -5,8 +5,9 @@ The files contain only numbers and text, so that reading never executes code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -85,8 +86,19 @@ def write_weights(path: str | Path, tensors: Mapping[str, Tensor], metadata: Map
     write_file(path, lambda temporary: save_file(plain, temporary, dict(metadata) or None))
 
 
-def average_weights(paths: Iterable[str | Path]) -> dict[str, Tensor]:
+def float32_weights(path: str | Path) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file, which must be in float32; see `read_weights`."""
+    return read_weights(path, float32=True)[0]
+
+
+def average_weights(
+    paths: Iterable[str | Path], read: Callable[[Any], dict[str, Tensor]] = float32_weights
+) -> dict[str, Tensor]:
     """Return the mean of several files' tensors (paper section 6.1), summed in float64.
+
+    Args:
+        paths: The files, or what else `read` takes.
+        read: Returns the tensors of one of them.
 
     Raises:
         ModelError: If there is no file, the files do not contain the same tensors, or one is not in float32.
@@ -94,7 +106,7 @@ def average_weights(paths: Iterable[str | Path]) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     count = 0
     for path in paths:
-        tensors, _ = read_weights(path, float32=True)
+        tensors = read(path)
         if total and _headers(tensors) != _headers(total):
             raise ModelError(
                 f"{path} does not hold the same tensors as the checkpoints before it; they cannot be averaged"

@@ -7,7 +7,9 @@ checkpoints/step-00001000/
     model.safetensors      weights
     optimizer.safetensors  optimiser state (moments)
     state.json             everything else: format, step, elapsed time, best validation, patience
-    manifest.json          size and SHA-256 of the other three files
+    manifest.json          size and SHA-256 of the other files
+
+Where weights are sharded over workers, `shards` has the tensor files.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -27,12 +30,13 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from clearhead.config import TrainConfig
-from clearhead.errors import CheckpointError, ModelError
+from clearhead.errors import CheckpointError
 from clearhead.files import file_sha256, new_directory, read_json, write_json
-from clearhead.files.tensors import read_weights, write_weights
+from clearhead.files.tensors import write_weights
 from clearhead.runtime.version import full_version
 from clearhead.training.divergence import Divergence
 from clearhead.training.log import Amount, Count, Window
+from clearhead.training.shards import Shares, entry, read_tensors, tensor_files
 
 CHECKPOINT_FORMAT = 4
 """Format number of checkpoints. Increased when another clearhead could misread a checkpoint."""
@@ -169,6 +173,8 @@ class Checkpoints:
     """Called with a message when a damaged checkpoint is skipped."""
     is_background: bool = False
     """Whether a thread writes checkpoints, from copies of the tensors; `wait` waits for it."""
+    shares: Shares | None = None
+    """The workers' shares, if the weights are sharded; then all workers save, and a thread of each writes."""
     _verified: set[Path] = field(default_factory=set)
     _damaged: set[Path] = field(default_factory=set)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))  # starts with its first task
@@ -178,6 +184,8 @@ class Checkpoints:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None and self.shares is not None:
+            self.shares.ended.set()
         self._thread.shutdown()
         if kind is None:  # another error is not replaced
             self.wait()
@@ -216,47 +224,74 @@ class Checkpoints:
         Raises:
             CheckpointError: If it, or the previous one, cannot be written, or could not be read back. Older checkpoints
                 are untouched.
+            LostWorkerError: If the weights are sharded, and another worker is lost.
         """
         self.wait()
-        final, values = self.path(state.step), state.to_dict()
-        copied = None
-        if self.is_background:
-            device = next(iter(model.values())).device
-            model, optimizer = _copies(model), _copies(optimizer)
-            copied = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
-        self._do(self._write, final, values, model, optimizer, copied)
+        final, values, copied = self.path(state.step), state.to_dict(), None
+        tensors, shapes = {"model": model, "optimizer": optimizer}, dict[str, Any]()
+        with ExitStack() as stack, self._described(final):
+            directory = stack.enter_context(new_directory(final)) if self._is_first else None
+            if self.shares is not None:
+                directory = self.shares.begin(directory)
+                shapes = {kind: {name: list(one.shape) for name, one in of.items()} for kind, of in tensors.items()}
+                tensors = {kind: self.shares.workers.own_rows(of) for kind, of in tensors.items()}
+            if self.is_background:
+                device = next(iter(model.values())).device
+                tensors = {kind: _copies(of) for kind, of in tensors.items()}
+                copied = torch.cuda.current_stream(device).record_event() if device.type == "cuda" else None
+            opened = stack.pop_all()
+        assert directory is not None, "the first worker has made it"
+        self._do(self._write, final, values, directory, tensors, shapes, copied, opened)
         return final
+
+    @property
+    def _is_first(self) -> bool:
+        return self.shares is None or self.shares.workers.is_first
 
     def _write(
         self,
         final: Path,
         values: dict[str, Any],
-        model: Mapping[str, Tensor],
-        optimizer: Mapping[str, Tensor],
+        directory: Path,
+        tensors: Mapping[str, Mapping[str, Tensor]],
+        shapes: Mapping[str, Any],
         copied: torch.cuda.Event | None,
+        stack: ExitStack,
     ) -> None:
         if copied is not None:
             copied.synchronize()
-        try:
-            state = TrainingState.from_dict(values)
-            with new_directory(final) as temporary:
-                metadata = {"format": "pt", "step": str(state.step)}
-                write_weights(temporary / "model.safetensors", model, metadata)
-                write_weights(temporary / "optimizer.safetensors", optimizer, metadata)
-                write_json(temporary / "state.json", values)
-                written = list(temporary.iterdir())
-                manifest = {file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in written}
-                write_json(temporary / "manifest.json", manifest)
+        with self._described(final):
+            with stack:  # the directory gets its name at the end
+                state = TrainingState.from_dict(values)
+                if self.shares is None:
+                    metadata = {"format": "pt", "step": str(state.step)}
+                    for kind, own in tensors.items():
+                        write_weights(directory / f"{kind}.safetensors", own, metadata)
+                    manifest = {}
+                else:
+                    manifest = self.shares.write(directory, state.step, tensors, shapes)
+                if not self._is_first:
+                    return
+                write_json(directory / "state.json", values)
+                own_files = [file for file in directory.iterdir() if file.name not in manifest]
+                manifest |= {file.name: entry(file) for file in own_files}
+                write_json(directory / "manifest.json", manifest)
             for later in self._paths():
                 if _step(later) > state.step:  # damaged checkpoints, newer than the one from which the run resumed
                     shutil.rmtree(later, ignore_errors=True)
+        self._verified.add(final)
+        self._damaged.discard(final)
+
+    @contextmanager
+    def _described(self, final: Path) -> Iterator[None]:
+        """Say in errors of writing which checkpoint they are of, and which one is good."""
+        try:
+            yield
         except (OSError, CheckpointError) as error:
             earlier = self._paths()
             kept = f"the last good checkpoint is {earlier[-1]}" if earlier else "there is no earlier checkpoint"
             trouble = disk_trouble(error) if isinstance(error, OSError) else error
             raise CheckpointError(f"cannot write the checkpoint {final}: {trouble}; {kept}") from None
-        self._verified.add(final)
-        self._damaged.discard(final)
 
     def newest(self) -> tuple[Path, TrainingState] | None:
         """Return the newest undamaged checkpoint, or None if there are no checkpoints.
@@ -306,7 +341,7 @@ class Checkpoints:
     def _trouble_on_disk(self, path: Path) -> str | None:
         try:
             manifest = read_json(path / "manifest.json", CheckpointError)
-            if set(manifest) != {"model.safetensors", "optimizer.safetensors", "state.json"}:
+            if set(manifest) != {*tensor_files(path), "state.json"}:
                 return "manifest.json does not name all files"
             for name, entry in manifest.items():
                 if (path / name).stat().st_size != entry["bytes"] or file_sha256(path / name) != entry["sha256"]:
@@ -388,16 +423,13 @@ class Checkpoints:
                 shutil.rmtree(path, ignore_errors=True)
 
     @staticmethod
-    def tensors(path: Path, name: str) -> dict[str, Tensor]:
-        """Read one tensor file of a checkpoint.
+    def weights(path: Path) -> dict[str, Tensor]:
+        """Read the weights of a checkpoint.
 
         Raises:
-            CheckpointError: If it cannot be read.
+            CheckpointError: If they cannot be read.
         """
-        try:
-            return read_weights(path / name, float32=True)[0]
-        except ModelError as error:
-            raise CheckpointError(str(error)) from None
+        return read_tensors(path, "model")
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

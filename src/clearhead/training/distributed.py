@@ -16,6 +16,7 @@ import inspect
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -279,6 +280,17 @@ class Workers:
             dist.all_gather_object(texts_by_rank, list(texts))
         return [text for part in texts_by_rank for text in part]
 
+    def messages(self) -> Messages:
+        """Return the workers' texts for each other, for a thread: over a connection of its own."""
+        assert self._store is not None, "the only worker has no others"
+        return Messages(self._store.clone())
+
+    def own_rows(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return this worker's rows of sharded tensors; the first worker has those that are not sharded, too."""
+        rows = {name: tensor.to_local() for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
+        others = {name: tensor for name, tensor in tensors.items() if name not in rows}
+        return {**rows, **(others if self.is_first else {})}
+
     def shard(self, model: nn.Module, layers: Iterable[nn.Module], methods: Sequence[str]) -> None:
         """Shard every weight with its gradient and moments over the workers (FSDP2); layers are gathered one at a time.
 
@@ -348,6 +360,45 @@ class Workers:
                 raise LostWorkerError(lost_workers(lost)) from None
             problem = str(error).splitlines()[0]
             raise TrainingError(f"worker {self.rank} does not reach the others: {problem:.300}") from None
+
+
+class Messages:
+    """Texts by key that the workers leave for each other; each key is used once.
+
+    Args:
+        store: A connection to the workers' store that is used by one thread alone.
+    """
+
+    def __init__(self, store: dist.Store) -> None:
+        self._store = store
+
+    def put(self, key: str, text: str) -> None:
+        """Leave a text for the others.
+
+        Raises:
+            LostWorkerError: If the store does not answer.
+        """
+        with self._answered():
+            self._store.set(key, text)
+
+    def get(self, key: str, ended: threading.Event) -> str:
+        """Return a text, for which this waits until `ended` is set.
+
+        Raises:
+            LostWorkerError: If `ended` is set, or the store does not answer.
+        """
+        with self._answered():
+            while not self._store.check([key]):
+                if ended.wait(0.05):
+                    raise LostWorkerError("this worker ended before the others had written their shares")
+            return self._store.get(key).decode()
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            raise LostWorkerError(f"the workers' store does not answer: {str(error).splitlines()[0]:.200}") from None
 
 
 SPEAKS = "CLEARHEAD_LAUNCHER"

@@ -30,6 +30,7 @@ from clearhead.training.progress import Display, done_by
 from clearhead.training.publish import SideFilesOf, publish
 from clearhead.training.run_directory import MODEL_BEFORE
 from clearhead.training.schedule import learning_rate
+from clearhead.training.shards import Shares, is_sharded, read_tensors
 from clearhead.training.signals import StopSignals
 from clearhead.training.steps import Steps
 from clearhead.training.validation import (
@@ -88,6 +89,7 @@ class Loop:
         if config.train.shard and self.workers.count > 1:
             layers = [*self.model.encoder.layers, *self.model.decoder.layers]
             self.workers.shard(self.model, layers, methods=("encode", "states"))
+            self.checkpoints.shares, self.checkpoints.is_background = Shares(self.workers), True
         self.optimizer = build_optimizer(self.model, config.train)
         parts = self.model, self.optimizer, config, self.data.train, self.order, self.workers, self.own
         self.steps = Steps(*parts, self.display.say)
@@ -151,12 +153,12 @@ class Loop:
         self._saved_at = state.elapsed
 
     def _load(self, path: Path, state: TrainingState) -> None:
-        if self.workers.is_sharding:
-            self._take(self.checkpoints.tensors(path, "model.safetensors"), origin=str(path))
+        if self.workers.is_sharding or is_sharded(path):
+            self._take(self.checkpoints.weights(path), origin=str(path))
         else:
             load_weights(self.model, path / "model.safetensors")
         if state.step:  # before the first step an optimiser has no state
-            load_optimizer_state(self.model, self.optimizer, self.checkpoints.tensors(path, "optimizer.safetensors"))
+            load_optimizer_state(self.model, self.optimizer, read_tensors(path, "optimizer"))
         now = self.state
         self.steps.cut(state.micro_batch_tokens)
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
@@ -342,7 +344,7 @@ class Loop:
             f"the best so far, of step {step:,}, is validated again: its scores are of other sentences or settings"
         )
         self.workers.begin("a validation")
-        weights = self.checkpoints.tensors(self.checkpoints.path(step), "model.safetensors")
+        weights = self.checkpoints.weights(self.checkpoints.path(step))
         validation = self.validated(weights)
         self._tick()
         self._log_validation(log, step, validation)
@@ -377,14 +379,15 @@ class Loop:
         self._tick()
         self.workers.begin("a checkpoint")
         self.state.micro_batch_tokens = self.steps.cut_to
-        weights = whole_tensors(model_tensors(self.model))
-        moments = whole_tensors(optimizer_state(self.model, self.optimizer))
-        if self.workers.is_first:
-            self.checkpoints.save(self.state, weights, moments)
-        self.workers.wait()  # the checkpoint exists before another worker reads it
+        weights = model_tensors(self.model)
+        if self.workers.is_first or self.checkpoints.shares is not None:
+            self.checkpoints.save(self.state, weights, optimizer_state(self.model, self.optimizer))
+        self.workers.wait()  # a checkpoint that is not sharded exists before another worker reads it
         self._saved_at = self.state.elapsed
         self._prune()
         if best and self.state.ended_by(self.config.train) is None:  # at the end, `publish_best` follows
+            with self.workers.together():
+                weights = whole_tensors(weights)
             self.publish(weights, best, named(self.state.step), self.state)
 
     def _prune(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.bundle import Bundle, load_bundle, require_fitting_weights, save_bundle
+from clearhead.bundle import Bundle, load_bundle, save_bundle
 from clearhead.bundle.model_directory import refuse_foreign
 from clearhead.bundle.side_files import ALIGNMENT_FILE, SideFiles
 from clearhead.config import NO_GOLDEN, Config, DecodeConfig
@@ -35,6 +35,7 @@ from clearhead.training.loss import GUIDED_HEAD, guided_layer
 from clearhead.training.model_card import model_card
 from clearhead.training.own_parts import NO_OWN_PARTS, OwnParts
 from clearhead.training.run_directory import lock
+from clearhead.training.shards import require_fitting_checkpoint
 from clearhead.training.validation import Validation, is_better, measured_on, validate_weights, with_weights
 from clearhead.training.warm_start import model_name
 from clearhead.translation.alignment import choose_head, guided_head_of, save_head
@@ -268,12 +269,12 @@ def average_run(
     newest = checkpoints.newest()
     if newest is None:
         raise CheckpointError(f"{run} has no checkpoint yet")
-    require_fitting_weights(config.model, newest[0] / "model.safetensors", origin=str(run / "config.toml"))
+    require_fitting_checkpoint(config.model, newest[0], run)
     count = last or config.train.average_last
     paths = checkpoints.last(count, multiple_of=config.train.checkpoint_every)
     if last is not None and len(paths) < last:
         raise CheckpointError(f"{run} has {len(paths)} good checkpoints, fewer than --last {last}")
-    weights, state = average_weights(path / "model.safetensors" for path in paths), checkpoints.state(paths[-1])
+    weights, state = average_weights(paths, checkpoints.weights), checkpoints.state(paths[-1])
     data = open_prepared(run / "data")
     validation = validate_weights(weights, data, config, found_device)
     chosen = "average of " + ", ".join(path.name for path in paths)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clearhead.bundle import Bundle, load_bundle, require_fitting_weights
+from clearhead.bundle import Bundle, load_bundle
 from clearhead.bundle.model_directory import model_directory
 from clearhead.config import NO_GOLDEN, Config, TrainConfig, read_toml
 from clearhead.data.batches import BatchOrder
@@ -47,6 +47,7 @@ from clearhead.training.progress import Display, TrainProgress
 from clearhead.training.publish import golden_lines, golden_sources
 from clearhead.training.resume import gather, resume
 from clearhead.training.run_directory import from_here, is_finished, opened
+from clearhead.training.shards import require_fitting_checkpoint
 from clearhead.training.signals import StopSignals
 from clearhead.training.step import uses_bf16
 from clearhead.training.tracking import Tracking, require_client
@@ -196,7 +197,7 @@ def train_from_values(
             if fresh:
                 workers.note_afresh()
             if newest:
-                require_fitting_weights(config.model, newest[0] / "model.safetensors", origin=str(run / "config.toml"))
+                require_fitting_checkpoint(config.model, newest[0], run)
             ended_by = newest[1].ended_by(config.train) if newest and is_finished(run) else None
             workers.tell("prepared", json.dumps(_PreparedRun.of(run, newest, ended_by)))
             if newest and ended_by is not None:
@@ -272,8 +273,11 @@ def _train_with_the_first(workers: Workers, start: float, own: OwnParts) -> Trai
     """Train as a worker other than the first, which prints and writes nothing."""
     prepared = _PreparedRun(*json.loads(workers.tell("prepared", None)))
     run = Path(prepared.run)
-    with StopSignals(is_quiet=True) as stop, Display(is_quiet=True) as display:
-        checkpoints = Checkpoints(run / "checkpoints", display.say)
+    with (
+        StopSignals(is_quiet=True) as stop,
+        Display(is_quiet=True) as display,
+        Checkpoints(run / "checkpoints", display.say) as checkpoints,
+    ):
         newest = checkpoints.newest()
         if _PreparedRun.of(run, newest, prepared.ended_by) != prepared:
             raise TrainingError(

@@ -22,6 +22,7 @@ from clearhead.errors import CheckpointError
 from clearhead.training import checkpoints as module
 from clearhead.training.checkpoints import CHECKPOINT_FORMAT, Best, Checkpoints, TrainingState, disk_trouble
 from clearhead.training.log import Window
+from clearhead.training.shards import read_tensors
 from processes import SECONDS, call
 
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
@@ -75,8 +76,8 @@ def test_saved_checkpoint_is_read_with_its_state(checkpoints):
     again, told = reopened(checkpoints)
     assert again.newest() == (path, state)
     assert told == []
-    torch.testing.assert_close(again.tensors(path, "model.safetensors"), tensors(17)[0], rtol=0, atol=0)
-    torch.testing.assert_close(again.tensors(path, "optimizer.safetensors"), tensors(17)[1], rtol=0, atol=0)
+    torch.testing.assert_close(read_tensors(path, "model"), tensors(17)[0], rtol=0, atol=0)
+    torch.testing.assert_close(read_tensors(path, "optimizer"), tensors(17)[1], rtol=0, atol=0)
 
 
 def test_newest_is_none_without_checkpoints(checkpoints):
@@ -265,7 +266,7 @@ def test_a_pipe_in_the_place_of_a_file_is_damage(checkpoints):
 def test_tensors_in_another_type_are_refused(checkpoints):
     path = checkpoints.save(TrainingState(step=10), {"weight": torch.zeros(3, 5).double()}, {})
     with pytest.raises(CheckpointError, match=r"must hold float32 tensors, but weight is in torch.float64"):
-        Checkpoints.tensors(path, "model.safetensors")
+        read_tensors(path, "model")
 
 
 def test_partial_checkpoint_directories_are_ignored(checkpoints):
@@ -284,7 +285,7 @@ def test_saving_a_step_again_replaces_it(checkpoints):
     path = checkpoints.save(TrainingState(step=10, validated_step=10), *tensors(77))
     again, _ = reopened(checkpoints)
     assert again.newest() == (path, TrainingState(step=10, validated_step=10))
-    assert again.tensors(path, "model.safetensors")["weight"].unique().tolist() == [77.0]
+    assert read_tensors(path, "model")["weight"].unique().tolist() == [77.0]
 
 
 def test_next_save_removes_damaged_checkpoints_after_the_resumed_one(checkpoints):
@@ -342,8 +343,8 @@ def test_a_thread_writes_the_weights_of_the_step_and_the_next_save_waits_for_it(
     assert names(background) == [3, 5]
     assert [line[-5:] for line in order] == ["model", "mizer"] * 2
     assert background.state(path) == TrainingState(step=3, window=Window(steps=2))
-    torch.testing.assert_close(background.tensors(path, "model.safetensors"), tensors(3)[0], rtol=0, atol=0)
-    torch.testing.assert_close(background.tensors(path, "optimizer.safetensors"), tensors(3)[1], rtol=0, atol=0)
+    torch.testing.assert_close(read_tensors(path, "model"), tensors(3)[0], rtol=0, atol=0)
+    torch.testing.assert_close(read_tensors(path, "optimizer"), tensors(3)[1], rtol=0, atol=0)
 
 
 NEXT = {
@@ -496,7 +497,7 @@ def test_a_tensor_file_that_is_none_is_an_error_of_ours_to_tell(checkpoints):
     (path,) = save(checkpoints, 10)
     (path / "model.safetensors").write_bytes(json.dumps({"not": "tensors"}).encode())
     with pytest.raises(CheckpointError, match=r"cannot read the weights .*model.safetensors"):
-        Checkpoints.tensors(path, "model.safetensors")
+        read_tensors(path, "model")
 
 
 def test_damaged_checkpoints_do_not_push_out_the_one_that_a_run_resumed_from(checkpoints):

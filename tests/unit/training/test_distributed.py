@@ -30,14 +30,14 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 
 from clearhead.cli.main import run as run_command
 from clearhead.errors import ConfigError, DeviceError, TrainingError
-from clearhead.files.tensors import read_weights
-from clearhead.training import distributed
+from clearhead.training import distributed, shards
 from clearhead.training import launch as launching
 from clearhead.training import liveness as watching
 from clearhead.training.distributed import LostWorkerError, Workers, crowding, require_workers
 from clearhead.training.liveness import Activity, Heartbeats, Watch
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
+from clearhead.training.shards import is_sharded, read_tensors
 from clearhead.training.step import Stepper
 from commands import clearhead
 from every_run import slow
@@ -84,6 +84,19 @@ def before_step(number: int, act: Callable[[], None]) -> None:
 def miss_soon() -> None:
     """Let this process look for heartbeats of the others more often, to see sooner who is gone after a failed sum."""
     watching._SECONDS_BETWEEN_HEARTBEATS, watching._SECONDS_TO_MISS = 0.1, 0.25
+
+
+def die_in_share(number: int) -> None:
+    """Let this process be killed between the two files of its share of a checkpoint, counted from 1."""
+    write, seen = shards.write_weights, []
+
+    def write_or_die(path: Path, *rest: Any) -> None:
+        seen.extend([path] if path.name.startswith("optimizer") else [])
+        if len(seen) == number:
+            die()
+        write(path, *rest)
+
+    shards.write_weights = write_or_die
 
 
 def die() -> None:
@@ -151,7 +164,7 @@ def crew(tmp_path, settings) -> Iterator[Callable[..., Crew]]:
 
 
 def weights(run: Path, step: int = 20) -> dict[str, torch.Tensor]:
-    return read_weights(run / "checkpoints" / f"step-{step:08d}" / "model.safetensors")[0]
+    return read_tensors(run / "checkpoints" / f"step-{step:08d}", "model")
 
 
 def assert_same_weights(run: Path, other: Path, step: int = 20) -> None:
@@ -205,10 +218,17 @@ def test_sharded_run_equals_unsharded_bit_for_bit_and_resumes_unsharded(crew, se
     assert sharded.codes() == [0, 0], sharded.lines(0)
     train_from_values(settings(out=str(tmp_path / "one"), train={**train, "max_steps": 5}, model=model))
     assert_same_weights(tmp_path / "run", tmp_path / "one", 5)
+    assert is_sharded(tmp_path / "run" / "checkpoints" / "step-00000005")
+    shutil.copytree(tmp_path / "run", tmp_path / "both")
     for name in ("run", "one"):  # whose schedule is linear, but for the same steps from here on
         last = {**train, "shard": False, "max_steps": 10}
         train_from_values(settings(out=str(tmp_path / name), train=last, model=model))
     assert_same_weights(tmp_path / "run", tmp_path / "one", 10)
+    resumed = crew("both", train={**train, "max_steps": 10, "shard": True}, model=model)
+    assert resumed.codes() == [0, 0], resumed.lines(0)
+    assert_same_weights(tmp_path / "both", tmp_path / "one", 10)
+    moments = (read_tensors(tmp_path / name / "checkpoints" / "step-00000010", "optimizer") for name in ("both", "one"))
+    torch.testing.assert_close(*moments, rtol=0, atol=0)
 
 
 def test_sharded_workers_with_unequal_parts_stay_in_step(crew, settings, tmp_path):
@@ -244,6 +264,30 @@ def test_killed_worker_ends_the_others_and_the_same_command_resumes(crew, alone,
     else:
         assert crew("run").codes() == [0, 0]
     assert_same_weights(tmp_path / "run", alone)
+
+
+@posix
+@pytest.mark.parametrize("victim", [slow(0), 1])
+def test_worker_killed_within_its_share_leaves_the_checkpoint_before(settings, tmp_path, victim):
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    logs = [tmp_path / "0.txt", tmp_path / "1.txt"]
+    thens = [miss_soon, miss_soon]
+    thens[victim] = partial(die_in_share, 2)
+    firsts = [partial(become_worker_and, rank, 2, store.port, then) for rank, then in enumerate(thens)]
+    model = {"d_model": 32, "d_ff": 64, "num_heads": 2}
+    train = {**TRAIN, "validate_every": 20, "optimizer": "adam", "learning_rate": 1e-3}
+    arguments = train_arguments(settings(train={**train, "shard": True}, model=model))
+    processes = [start(arguments, log, first) for log, first in zip(logs, firsts, strict=True)]
+    codes = [finish(process) for process in processes]
+    assert (codes[victim], codes[1 - victim]) == (-signal.SIGKILL, 1)
+    assert f"worker {victim} ended or does not answer" in logs[1 - victim].read_text(encoding="utf-8")
+    steps = [path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*")]
+    assert steps == ["step-00000005"]
+    whole, resumed = (
+        train_from_values(settings(out=str(tmp_path / name), train=train, model=model)).run for name in ("one", "run")
+    )
+    assert_same_weights(resumed, whole)
+    assert [path.name for path in (resumed / "checkpoints").iterdir() if not path.name.startswith("step-")] == []
 
 
 @pytest.mark.slow
