@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ByteSize,
@@ -33,9 +34,10 @@ Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 # bound is far above what anybody uses.
 Tokens = Annotated[PositiveInt, Field(le=100_000_000)]
 Items = Annotated[PositiveInt, Field(le=100_000_000)]
-Times = Annotated[PositiveInt, Field(le=1_000)]
+Times = Annotated[int | float, Field(ge=0.001, le=1_000), AfterValidator(lambda n: int(n) if n == int(n) else n)]
 Pieces = Annotated[PositiveInt, Field(le=10_000_000)]
 Rate = Annotated[PositiveFloat, Field(le=1e9)]
+Temperature = Annotated[float, Field(ge=1.0, le=100.0)]
 SmallNumber = Annotated[PositiveFloat, Field(le=1.0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 

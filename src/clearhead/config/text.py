@@ -10,7 +10,7 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from clearhead.config.choices import AlignmentWords, DropKind, FixKind, HoldOut, TokenizerKind
 from clearhead.config.decode import require_language
-from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Times, Tokens
+from clearhead.config.settings import Items, Pieces, Probability, Rate, Settings, Temperature, Times, Tokens
 from clearhead.text.languages import LANGUAGE
 
 MOST_COLUMNS = 10_000
@@ -41,7 +41,14 @@ class DataConfig(Settings):
     """How many times an epoch contains the pairs of each file, directory or pattern of `pairs`, in the same order; once
     if not set.
 
-    Such as `[3, 1]`. The pairs of `source` and `target` are always used once."""
+    Such as `[3, 1]`. With `[0.5, 1]` an epoch contains half of the pairs of the first one, and the next epoch the
+    other half. The pairs of `source` and `target` are always used once."""
+    temperature: Temperature = 1.0
+    """Temperature of the mixture of the files, directories and patterns of `pairs`, such as one for each language: of n
+    pairs, n^(1/T) shares of an epoch (Arivazhagan et al. 2019: 5). 1 leaves each its size; above it, small ones are
+    repeated, and an epoch has a part of large ones.
+
+    An epoch has as many pairs as the text. `weights` multiply what each gets; `source` and `target` are one file."""
     columns: tuple[int | str, int | str] | None = None
     """Columns of source and target in files of pairs: numbers counted from 1, or names from the header line.
 
@@ -122,8 +129,8 @@ class DataConfig(Settings):
 
     @model_validator(mode="after")
     def _corrections_are_the_training_text(self) -> Self:
-        for name in ("weights", "alignments"):
-            if self.corrections and getattr(self, name):
+        for name in ("weights", "temperature", "alignments"):
+            if self.corrections and getattr(self, name) not in ((), 1.0):
                 raise ValueError(
                     f"data.{name} applies to training text, but beside data.corrections all other text is general "
                     f"text; leave one of the two out"
@@ -143,6 +150,11 @@ class DataConfig(Settings):
             update={**general, "source": (), "target": (), "pairs": self.corrections, "corrections": ()}
         )
 
+    @property
+    def has_equal_epochs(self) -> bool:
+        """Whether all epochs contain the same pairs, apart from general text."""
+        return self.temperature == 1.0 and all(weight % 1 == 0 for weight in self.weights)
+
     @field_validator("from_lang", "to_lang")
     @classmethod
     def _is_language(cls, language: str | None, info: ValidationInfo) -> str | None:
@@ -152,14 +164,14 @@ class DataConfig(Settings):
 
     @field_validator("weights", mode="before")
     @classmethod
-    def _whole_numbers(cls, value: Any) -> Any:
+    def _numbers(cls, value: Any) -> Any:
         """Parse `N,N` from the command line."""
         if not isinstance(value, str):
             return value
         numbers = [number.strip() for number in value.split(",")]
-        if not all(map(str.isdecimal, numbers)):
-            raise ValueError(f"weights {value!r}: give a whole number above 0 for each file of pairs, such as 3,1")
-        return tuple(map(int, numbers))
+        if not all(re.fullmatch(r"\d+(\.\d+)?", number) for number in numbers):
+            raise ValueError(f"weights {value!r}: give a number above 0 for each file of pairs, such as 3,1 or 0.5,1")
+        return tuple(map(float, numbers))
 
     @field_validator("fix", "drop", mode="before")
     @classmethod

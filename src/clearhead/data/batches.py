@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -62,7 +62,7 @@ class Lengths(Protocol):
     def __len__(self) -> int:
         """Return the number of pairs."""
 
-    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.integer]:
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
         """Return the numbers of some pairs."""
 
 
@@ -86,6 +86,11 @@ class BatchOrder:
     General text mixed in for several epochs is cut into parts. Each epoch has all of the new text and one part, as one
     window; after the last part the first one is used again.
 
+    Pairs may occur a fraction of a time: of n pairs with the same fraction f, each epoch has the same number, f * n to
+    the nearest whole number above 0, spread evenly over the sorted pairs (systematic sampling), and the next epoch has
+    those beside them. So in any number of epochs in succession two of them occur equally often, or one of them once
+    more. The cuts between batches are those of the longest pairs that can be there.
+
     Args:
         source_lengths: Source tokens of every pair.
         target_lengths: Target tokens of every pair.
@@ -93,8 +98,8 @@ class BatchOrder:
         seed: Determines the shuffling, together with the epoch.
         epochs: Number of parts of the general text, one for each epoch.
         num_new: Number of pairs of new text, which precede the general text; ignored with one part.
-        times: Number of occurrences of each pair in an epoch (of the new text, if general text is mixed in); once if
-            not given.
+        times: Number of occurrences of each pair in an epoch (of the new text, if general text is mixed in), whole or
+            not; once if not given.
         window: Most pairs of a window, repetitions not counted; all if not given.
 
     Raises:
@@ -152,21 +157,38 @@ class BatchOrder:
     def batches(self) -> Iterator[NDArray[np.int64]]:
         """Yield the rows of batches with the lengths of all batches of the run: every epoch has batches of the same.
 
-        With general text mixed in, those of each part.
+        With general text mixed in, those of each part. Where pairs occur a fraction of a time, no target is longer in
+        the batches of any epoch, but sources may be.
         """
         for part, cuts in enumerate(self._cuts):
             rows = self._rows_of(part)
             yield from np.split(rows[np.argsort(self._keys(rows), kind="stable")], cuts[1:-1])
 
-    def _rows_of(self, part: int) -> NDArray[np.int64]:
-        """Return the rows of a part, the repeated ones as often as they occur."""
-        if self._epochs > 1:
-            return np.concatenate([self._repeated(np.arange(self._num_new)), self._parts[part]])
-        rows = (self._parts[part][:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
-        return self._repeated(rows[rows < self._num_pairs])
+    def _rows_of(self, part: int, epoch: int | None = None) -> NDArray[np.int64]:
+        """Return the rows of a part in an epoch, the repeated ones as often as they occur.
 
-    def _repeated(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        return rows if self._times is None else np.repeat(rows, self._times[rows])
+        Args:
+            part: Number of the part.
+            epoch: Number of the epoch; without it the longest pairs that any epoch has.
+        """
+        if self._epochs > 1:
+            return np.concatenate([self._repeated(np.arange(self._num_new), epoch), self._parts[part]])
+        rows = (self._parts[part][:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
+        return self._repeated(rows[rows < self._num_pairs], epoch)
+
+    def _repeated(self, rows: NDArray[np.int64], epoch: int | None) -> NDArray[np.int64]:
+        if self._times is None:
+            return rows
+        times = self._times[rows]
+        whole = np.floor(times).astype(np.int64)
+        some = [np.repeat(rows, whole)]
+        if not np.issubdtype(times.dtype, np.integer):
+            fractions = times - whole
+            for fraction in np.unique(fractions[fractions > 0]).tolist():
+                alike = rows[fractions == fraction]
+                alike = alike[np.argsort(self._keys(alike), kind="stable")]
+                some.append(alike[_sampled(alike.size, fraction, epoch)])
+        return np.concatenate(some)
 
     def _parts_of_round(self, number: int) -> NDArray[np.int64]:
         """Return the order of the parts in an epoch or, if they are for several epochs, in as many."""
@@ -176,8 +198,8 @@ class BatchOrder:
         return np.argsort(_random(self._seed, number, _NO_PART).random_raw(count), kind="stable")
 
     def _plan(self, number: int, part: int) -> None:
-        rows = self._rows_of(part)
         key = (number * self._epochs + part, 0) if self._epochs > 1 else (number, part)
+        rows = self._rows_of(part, epoch=key[0])
         random = _random(self._seed, *key)
         self._order = rows[np.lexsort((random.random_raw(rows.size), self._keys(rows)))]
         self._batch_order = np.argsort(random.random_raw(int(self._sizes[part])), kind="stable")
@@ -185,6 +207,19 @@ class BatchOrder:
 
     def _keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return _sort_keys(self._source_lengths[rows], self._target_lengths[rows])
+
+
+def _sampled(count: int, fraction: float, epoch: int | None) -> NDArray[np.int64]:
+    """Return the places of a fraction of some items: evenly spread, and in each epoch one further back.
+
+    Each epoch has one place of each of as many intervals; without an epoch, the last places of the intervals.
+
+    >>> [_sampled(5, 0.4, epoch).tolist() for epoch in (0, 1, 2, 3, 4, 5, None)]
+    [[0, 2], [1, 4], [0, 3], [2, 4], [1, 3], [0, 2], [2, 4]]
+    """
+    chosen = max(1, round(fraction * count))
+    shift = count - 1 if epoch is None else -epoch * chosen % count
+    return (np.arange(chosen) * count + shift) // chosen
 
 
 _NO_EPOCH = _NO_PART = 2**64 - 1

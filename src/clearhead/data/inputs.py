@@ -83,8 +83,10 @@ class Inputs(NamedTuple):
     """Size and hash of every file, each path once."""
     read_as: dict[str, str]
     """Detected formats of files of pairs and links; files that can be read only once are added when they are opened."""
-    weights: Mapping[str, int]
+    weights: Mapping[str, float]
     """Number of times an epoch contains the pairs of a file, by its path; empty if not configured."""
+    entries: Mapping[str, int]
+    """Place of a file's entry in `data.pairs`, from 1, by the path of the file."""
     roles: dict[str, list[str]]
     """The files of each setting, with directories and patterns expanded."""
     opened: list[PairFile]
@@ -166,6 +168,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
         files,
         read_as,
         weight_of_file,
+        {file: place for place, files in enumerate(standing["pairs"], start=1) for file in files},
         roles,
         opened,
     )
@@ -292,7 +295,7 @@ def _listed(paths: Sequence[str], others: Sequence[str]) -> str:
     return "among them " + ", ".join(own[:MOST_LISTED]) + (" and more" if len(own) > MOST_LISTED else "")
 
 
-def _weights(standing: Sequence[Sequence[str]], weights: Sequence[int]) -> dict[str, int]:
+def _weights(standing: Sequence[Sequence[str]], weights: Sequence[float]) -> dict[str, float]:
     """Return the weight of every file.
 
     Args:
@@ -302,7 +305,7 @@ def _weights(standing: Sequence[Sequence[str]], weights: Sequence[int]) -> dict[
     Raises:
         ConfigError: If a file belongs to several entries with different weights.
     """
-    by_file: dict[str, int] = {}
+    by_file: dict[str, float] = {}
     for files, weight in zip(standing, weights, strict=True) if weights else ():
         for file in files:
             if by_file.setdefault(file, weight) != weight:

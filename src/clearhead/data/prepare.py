@@ -227,10 +227,13 @@ def _build(
             "decode.protect_numbers needs a vocabulary with tokens for placeholders, and this one has none"
         )
     rounds: dict[str, int] = {}
+    entries = {} if config.data.temperature == 1.0 else inputs.entries
     with StoreWriter(partial / "train.arrow", with_links=bool(config.data.alignments)) as store:
         counts = fill_with_training_text(
-            store, corpus, tokenizer, config, inputs.weights, on_progress=on_progress, processes=processes
+            store, corpus, tokenizer, config, inputs.weights, entries, on_progress=on_progress, processes=processes
         )
+        if entries:
+            counts.weights.temper(config.data.temperature)
         if watched:
             epochs, mixed = mixed_in(general, watched, valid, train, counts.weights.num_seen, config)
             rounds = {"epochs": epochs, "num_new": train.report.kept + counts.altered.total()}
@@ -255,7 +258,7 @@ def _build(
         **({"augmented": dict(counts.altered)} if counts.altered else {}),
         **({"links": linked} if config.data.alignments else {}),
         **({"general": general.report.to_dict(), "rounds": rounds} if watched else {}),
-        **({"weights": counts.weights.runs} if inputs.weights else {}),
+        **({"weights": counts.weights.runs} if inputs.weights or entries else {}),
         **({"window": WINDOW} if store.num_rows > WINDOW else {}),  # data of earlier versions is one window
         "line_statistics": counts.lines.statistics().model_dump(mode="json"),
     }

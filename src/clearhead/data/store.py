@@ -6,6 +6,7 @@ A corpus may be larger than memory. How often an epoch contains each pair is cou
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -282,46 +283,65 @@ class EpochWeights:
 
     Args:
         of_files: Weights of files, by their paths; 1 for others.
+        entries: Entries of the configuration to which files belong, by their paths, if `temper` shall know them; 0 for
+            others.
     """
 
-    def __init__(self, of_files: Mapping[str, int]) -> None:
-        self._of_files = of_files
-        self.runs: list[list[int]] = []
+    def __init__(self, of_files: Mapping[str, float], entries: Mapping[str, int]) -> None:
+        self._of_files, self._entries = of_files, entries
+        self.runs: list[list[Any]] = []
+        self._entry_of_run: list[int] = []
         self.num_rows = 0
 
     @property
     def num_seen(self) -> int:
         """Number of pairs in an epoch, repetitions included."""
-        return sum(weight * rows for weight, rows in self.runs)
+        return round(sum(weight * rows for weight, rows in self.runs))
 
     def add_of(self, pair: SentencePair) -> None:
         """Add a row with the weight of its file."""
-        self.add(self._of_files.get(pair.origin.rpartition(":")[0], 1), 1)
+        file = pair.origin.rpartition(":")[0]
+        self.add(self._of_files.get(file, 1), 1, self._entries.get(file, 0))
 
-    def add(self, weight: int, rows: int) -> None:
+    def add(self, weight: float, rows: int, entry: int = 0) -> None:
         """Add rows with a weight."""
-        if not self.runs or self.runs[-1][0] != weight:
+        if not self.runs or self.runs[-1][0] != weight or self._entry_of_run[-1] != entry:
             self.runs.append([weight, 0])
+            self._entry_of_run.append(entry)
         self.runs[-1][1] += rows
         self.num_rows += rows
 
     def extend(self, following: EpochWeights) -> None:
         """Add the rows of another store, in their order."""
-        for weight, rows in following.runs:
-            self.add(weight, rows)
+        for (weight, rows), entry in zip(following.runs, following._entry_of_run, strict=True):
+            self.add(weight, rows, entry)
+
+    def temper(self, temperature: float) -> None:
+        """Multiply the weights so that an entry of n rows has a share of n ** (1 / temperature), and the sum stays.
+
+        The sum is that without weights (Arivazhagan et al. 2019, section 4.2).
+        """
+        sizes = Counter[int]()
+        for (_, rows), entry in zip(self.runs, self._entry_of_run, strict=True):
+            sizes[entry] += rows
+        shares = {entry: rows ** (1.0 / temperature) for entry, rows in sizes.items() if rows}
+        for run, entry in zip(self.runs, self._entry_of_run, strict=True):
+            if run[1]:
+                run[0] *= self.num_rows * shares[entry] / sum(shares.values()) / sizes[entry]
 
 
 class RowWeights:
-    """The weight of every row, from the runs of `EpochWeights`."""
+    """The weight of every row, from the runs of `EpochWeights`: whole numbers if all are."""
 
-    def __init__(self, runs: Sequence[Sequence[int]]) -> None:
-        self._weights, counts = np.array(runs, dtype=np.int64).T
-        self._ends = np.cumsum(counts)
+    def __init__(self, runs: Sequence[Sequence[float]]) -> None:
+        weights, counts = zip(*runs, strict=True)
+        self._weights = np.array(weights, dtype=np.float64 if any(weight % 1 for weight in weights) else np.int64)
+        self._ends = np.cumsum(np.array(counts, dtype=np.int64))
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return int(self._ends[-1])
 
-    def __getitem__(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+    def __getitem__(self, rows: NDArray[np.integer]) -> NDArray[Any]:
         """Return the weights of some rows."""
         return self._weights[np.searchsorted(self._ends, rows, side="right")]

@@ -31,6 +31,10 @@ LEAST_PAIRS = 25_000
 """Pairs for each process at least, which take it some five times as long as its start."""
 
 
+_OfFiles = tuple[Mapping[str, float], Mapping[str, int]]
+"""Weights and entries of files, by their paths; see `EpochWeights`."""
+
+
 class TrainingCounts(NamedTuple):
     """What is counted of training pairs while they are tokenized."""
 
@@ -57,7 +61,8 @@ def fill_with_training_text(
     corpus: StagedCorpus,
     tokenizer: Vocabulary,
     config: Config,
-    weights: Mapping[str, int],
+    weights: Mapping[str, float],
+    entries: Mapping[str, int],
     *,
     on_progress: Progress,
     processes: int,
@@ -70,11 +75,12 @@ def fill_with_training_text(
         tokenizer: The vocabulary.
         config: The length limit, and the settings of the tokenizer and of copies.
         weights: Weights of files, by their paths.
+        entries: As for `EpochWeights`.
         on_progress: Called after every piece.
         processes: Processes that share the pieces; fewer, if the text is too short to repay their start.
     """
-    train, counts = corpus.train, _zero(config, weights, corpus.train.report)
-    work = partial(_PieceTokenizer, tokenizer, config, weights, corpus.forbidden)
+    train, counts = corpus.train, _zero(config, (weights, entries), corpus.train.report)
+    work = partial(_PieceTokenizer, tokenizer, config, (weights, entries), corpus.forbidden)
     processes = max(1, min(processes, train.report.kept // LEAST_PAIRS))
     copies: list[StorePart] = []
     on_progress("tokenising", done := 0)
@@ -92,9 +98,7 @@ def fill_with_training_text(
 class _PieceTokenizer:
     """Tokenizes pieces of the training text, and altered copies of them, each into a part of the store."""
 
-    def __init__(
-        self, tokenizer: Vocabulary, config: Config, weights: Mapping[str, int], forbidden: Set[bytes]
-    ) -> None:
+    def __init__(self, tokenizer: Vocabulary, config: Config, weights: _OfFiles, forbidden: Set[bytes]) -> None:
         self._tokenizer, self._config, self._weights, self._forbidden = tokenizer, config, weights, forbidden
 
     def __call__(self, piece: Piece) -> tuple[list[StorePart], TrainingCounts]:
@@ -127,9 +131,9 @@ class _PieceTokenizer:
                     counts.altered[kind] += 1
 
 
-def _zero(config: Config, weights: Mapping[str, int], report: CleaningReport) -> TrainingCounts:
+def _zero(config: Config, weights: _OfFiles, report: CleaningReport) -> TrainingCounts:
     lines, kinds = LineCounter(source_language(config)), KINDS if config.data.augment else ()
-    return TrainingCounts(report, lines, EpochWeights(weights), Counter(), Counter(dict.fromkeys(kinds, 0)))
+    return TrainingCounts(report, lines, EpochWeights(*weights), Counter(), Counter(dict.fromkeys(kinds, 0)))
 
 
 def fill(

@@ -124,12 +124,13 @@ def is_packed(config: Config, device: torch.device, pairs: PairStore, workers: W
     """Return whether a run trains on packed batches: in bfloat16 on one GPU, with attention that the kernel computes.
 
     Padded batches are used for several workers, parts of the program's own, LoRA, guided alignment, other
-    widths of heads or of values, dropout on attention weights, relative positions, a model without encoder or decoder.
+    widths of heads or of values, dropout on attention weights, relative positions, a model without encoder or decoder,
+    and epochs of different pairs, whose most source tokens are not known beforehand.
     """
     model, train = config.model, config.train
     is_asked_for = train.compile is not False and device.type == "cuda" and not train.lora_rank
     has_bf16 = is_asked_for and uses_bf16(train, device) and has_fast_bf16(device)
-    is_alone = workers.count == 1 and not own.names
+    is_alone = workers.count == 1 and not own.names and config.data.has_equal_epochs
     has_heads = model.key_dim == model.value_dim and model.key_dim in HEAD_WIDTHS and not model.attention_dropout
     has_both = model.num_encoder_layers > 0 and model.num_decoder_layers > 0 and model.positions != "relative"
     return has_bf16 and is_alone and has_heads and has_both and not pairs.has_links

@@ -345,16 +345,29 @@ def test_config_load_reads_a_pipe(tmp_path):
     os.close(read)
 
 
-@pytest.mark.parametrize("given", ["", "3,", "3,x", "-1", "1.5"])
+@pytest.mark.parametrize("given", ["", "3,", "3,x", "-1", "1.", "nan", "1e3"])
 def test_weights_that_are_no_numbers_are_refused(given):
     with pytest.raises(
-        ConfigError, match=r"weights .*: give a whole number above 0 for each file of pairs, such as 3,1"
+        ConfigError, match=r"weights .*: give a number above 0 for each file of pairs, such as 3,1 or 0\.5,1"
     ):
         Config.from_dict({"data": {"pairs": ["a.tsv"], "weights": given}})
 
 
 def test_weights_are_read_as_they_are_typed():
     assert Config.from_dict({"data": {"pairs": ["a.tsv", "b.tsv"], "weights": "3, 1"}}).data.weights == (3, 1)
+    config = Config.from_dict({"data": {"pairs": ["a.tsv", "b.tsv"], "weights": "0.5, 2.0"}})
+    assert config.data.weights == (0.5, 2)
+    assert "0.5,\n    2,\n" in config.to_toml()
+    assert not config.data.has_equal_epochs
+
+
+@pytest.mark.parametrize("given", [{"weights": [0.0001]}, {"weights": [float("nan")]}, {"weights": [1e4]}])
+def test_impossible_mixtures_are_refused(given):
+    with pytest.raises(ConfigError, match=r"data\.weights"):
+        Config.from_dict({"data": {"pairs": ["a.tsv"], **given}})
+    for temperature in (0.5, 0, -1, 101, float("inf"), float("nan"), "hot"):
+        with pytest.raises(ConfigError, match=r"data\.temperature"):
+            Config.from_dict({"data": {"temperature": temperature}})
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,80 @@ def test_windows_have_every_pair_once_an_epoch_and_any_step_at_once(count, windo
     assert order.rows(LARGEST).size >= 1
 
 
+@st.composite
+def weighted_corpora(draw):
+    sources, targets = draw(corpora())
+    weights = draw(st.lists(st.sampled_from([0.04, 0.5, 1, 1.7, 3, 2 / 3]), min_size=1, max_size=3))
+    return (sources, targets), np.array(weights)[np.arange(targets.size) % len(weights)]
+
+
+def epochs_of(order, count):
+    per_epoch = order.batches_per_epoch
+    return [[order.rows(epoch * per_epoch + step) for step in range(per_epoch)] for epoch in range(count)]
+
+
+@given(weighted_corpora(), st.integers(1, 97), st.integers(0, 99), st.integers(1, 9))
+def test_pairs_of_a_fraction_are_as_often_in_every_epoch_and_each_as_often_over_epochs(corpus, budget, seed, count):
+    lengths, weights = corpus
+    order, other = (BatchOrder(*lengths, batch_tokens=budget, seed=seed, times=weights) for _ in range(2))
+    epochs = epochs_of(order, count)
+    sizes = [[rows.size for rows in batches] for batches in (*epochs, order.batches())]
+    assert all(sorted(some) == sorted(sizes[0]) for some in sizes)
+    assert all(rows.size == 1 or lengths[1][rows].sum() <= budget for batches in epochs for rows in batches)
+    seen = np.array([np.bincount(np.concatenate(batches), minlength=weights.size) for batches in epochs])
+    for weight in np.unique(weights):
+        alike = weights == weight
+        part = max(1, round(weight % 1 * alike.sum())) if weight % 1 else 0
+        assert set(seen[:, alike].sum(axis=1)) == {int(weight) * alike.sum() + part}
+        # Of a pair over epochs in succession: as its share says, up to the next whole number.
+        shares = count * (int(weight) + part / alike.sum())
+        assert np.abs(seen[:, alike].sum(axis=0) - shares).max() < 1
+    step = (count - 1) * order.batches_per_epoch
+    assert np.array_equal(other.rows(step), epochs[-1][0])  # without the epochs before
+
+
+def test_a_fraction_has_the_lengths_of_all_and_each_pair_equally_often_after_some_epochs():
+    random = np.random.default_rng(5)
+    lengths = random.integers(1, 60, size=(2, 7_000)).astype(np.int32)
+    order = BatchOrder(*lengths, batch_tokens=900, seed=3, times=np.full(7_000, 0.4))
+    epochs = [np.concatenate(batches) for batches in epochs_of(order, 5)]
+    assert {rows.size for rows in epochs} == {2_800}
+    assert (np.bincount(np.concatenate(epochs), minlength=7_000) == 2).all()
+    means = [lengths[1][rows].mean() for rows in epochs]
+    assert max(means) - min(means) < 60 / 2_800  # chance alone would give 15 times as much
+    assert max(means) == pytest.approx(lengths[1].mean(), abs=0.02)
+    filled = [lengths[1][rows].sum() for rows in order.batches()]
+    assert np.mean(filled) > 0.95 * 900
+
+
+def test_windows_and_general_text_go_with_fractions():
+    lengths = np.random.default_rng(7).integers(1, 38, size=(2, 3 * BLOCK)).astype(np.int32)
+    weights = np.repeat([0.25, 1.5, 1.0], BLOCK)
+    order = BatchOrder(*lengths, batch_tokens=400, seed=1, times=weights, window=BLOCK)
+    seen = [np.bincount(np.concatenate(batches) // BLOCK) for batches in epochs_of(order, 2)]
+    assert [some.tolist() for some in seen] == [[BLOCK // 4, BLOCK * 3 // 2, BLOCK]] * 2
+    mixed = {"epochs": 3, "num_new": 2 * BLOCK}
+    order = BatchOrder(*lengths, batch_tokens=10_000_000, seed=1, times=weights, **mixed)
+    rows = [order.rows(step) for step in range(8)]
+    counts = [np.bincount(some // BLOCK).tolist() for some in rows]
+    assert {tuple(some[:2]) for some in counts} == {(BLOCK // 4, BLOCK * 3 // 2)}
+    new = np.bincount(np.concatenate(rows), minlength=2 * BLOCK)[: 2 * BLOCK]
+    assert [set(new[:BLOCK]), set(new[BLOCK:])] == [{2}, {12}]
+    assert sum(some[2] for some in counts[:3]) == BLOCK
+
+
+def test_whole_weights_have_the_order_of_earlier_versions():
+    drawn = np.random.Philox(key=np.array([3, 4], dtype=np.uint64)).random_raw(2 * 3_011)
+    lengths = (drawn.reshape(2, -1) % 37 + 1).astype(np.int32)
+    times = np.arange(3_011) % 3 + 1
+    digests = set()
+    for weights in (times, times.astype(np.float64)):
+        order = BatchOrder(*lengths, batch_tokens=401, seed=9, times=weights)
+        rows = np.concatenate([order.rows(step) for step in range(400)])
+        digests.add(hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest())
+    assert digests == {"c626880a6c6b31e3ea3f7a8a14d8bba03b87fa415e5c9d4d6f4e30c5a0e9c8e1"}
+
+
 def test_a_window_has_pairs_from_everywhere_and_its_place_changes_every_epoch():
     lengths = np.full(40 * BLOCK, 7, dtype=np.int32)
     order = BatchOrder(lengths, lengths, batch_tokens=7 * 512, seed=3, window=10 * BLOCK)

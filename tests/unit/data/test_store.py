@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.data import store as store_module
-from clearhead.data.store import ListLengths, PairStore, RowWeights, StoreWriter, _Lists
+from clearhead.data.store import EpochWeights, ListLengths, PairStore, RowWeights, StoreWriter, _Lists
 from clearhead.errors import DataError
+from clearhead.formats import SentencePair
 
 
 def write(path, rows):
@@ -159,3 +160,31 @@ def test_weights_of_rows_are_those_of_their_runs():
     weights = RowWeights([[3, 2], [1, 4], [5, 1]])
     assert weights[np.array([6, 0, 1, 2, 5])].tolist() == [5, 3, 3, 1, 1]
     assert len(weights) == 7
+    assert weights[np.arange(7)].dtype == np.int64
+    assert RowWeights([[0.25, 2], [3, 1]])[np.array([2, 0])].tolist() == [3.0, 0.25]
+
+
+def test_temperature_gives_each_entry_the_root_of_its_size():
+    files = {"large": 1, "small": 2, "more": 2}
+    parts = [EpochWeights({"more": 3}, files) for _ in range(2)]
+    for part, counted in zip(
+        parts, ({"large": 700, "small": 20}, {"small": 10, "more": 70, "of-lines": 200}), strict=True
+    ):
+        for file, count in counted.items():
+            for line in range(count):
+                part.add_of(SentencePair("a", "b", f"{file}:{line}"))
+    together, _ = parts
+    together.extend(parts[1])
+    assert together.runs == [[1, 700], [1, 30], [3, 70], [1, 200]]
+    together.temper(1.0)
+    assert [weight for weight, _ in together.runs] == pytest.approx([1, 1, 3, 1])
+    together.temper(5.0)
+    roots = {700: 700**0.2, 100: 100**0.2, 200: 200**0.2}
+    of_size = {size: 1_000 * root / sum(roots.values()) / size for size, root in roots.items()}
+    assert together.runs == [
+        [pytest.approx(of_size[700]), 700],
+        [pytest.approx(of_size[100]), 30],
+        [pytest.approx(3 * of_size[100]), 70],
+        [pytest.approx(of_size[200]), 200],
+    ]
+    assert sum(size * weight for size, weight in of_size.items()) == pytest.approx(1_000)

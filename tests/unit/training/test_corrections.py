@@ -98,6 +98,11 @@ def test_a_run_with_corrections_resumes_exactly_by_its_own_command(corrected, tm
             ConfigError,
             "data.weights applies to training text, but beside data.corrections all other text is general",
         ),
+        (
+            {"data": {"pairs": ["a.tsv"], "temperature": 2.0}},
+            ConfigError,
+            "data.temperature applies to training text, but beside data.corrections all other text is general",
+        ),
         ({"data": {"corrections": ["{}/none.tsv"]}}, DataError, "there is no such file: .*none.tsv"),
         ({"data": {"corrections": ["{}/empty.tsv"]}}, DataError, "empty corpus: there is no line in .*empty.tsv"),
         (

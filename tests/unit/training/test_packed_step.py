@@ -387,12 +387,16 @@ def test_is_packed_leaves_to_padded_batches_what_the_kernel_does_not_compute(
     monkeypatch.setattr(steps, "has_fast_bf16", lambda _: True)
     monkeypatch.setattr("clearhead.training.step.has_fast_bf16", lambda _: True)
 
-    def asked(model, train, device, workers, has_links=False, own=NO_OWN_PARTS):
-        config = Config(model={**SIZES, **model}, train=train, from_model="m" if "lora_rank" in train else None)
+    def asked(model, train, device, workers, has_links=False, own=NO_OWN_PARTS, **data):
+        start = "m" if "lora_rank" in train else None
+        config = Config(model={**SIZES, **model}, train=train, data=data, from_model=start)
         pairs = Mock(has_links=has_links)
         return steps.is_packed(config, torch.device(device), pairs, Mock(count=workers), own)
 
     assert not asked(model, train, device, workers)
     assert asked({}, {}, "cuda:1", 1)
     assert not asked({}, {}, "cuda", 1, has_links=True)
+    assert not asked({}, {}, "cuda", 1, temperature=2.0)
+    assert not asked({}, {}, "cuda", 1, pairs=["a.tsv"], weights=[0.5])
+    assert asked({}, {}, "cuda", 1, pairs=["a.tsv"], weights=[2])
     assert not asked({}, {}, "cuda", 1, own=OwnParts(loss=lambda *_: None))
