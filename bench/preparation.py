@@ -32,6 +32,10 @@ class Measured(NamedTuple):
     """Seconds by stage."""
     megabytes: float
     """Peak memory of the process that starts the others."""
+    own_seconds: float
+    """Processor time of this process, in all its threads."""
+    others_seconds: float
+    """Processor time of the processes that it started."""
     checksums: dict[str, str]
 
 
@@ -61,12 +65,9 @@ def measure(made: list[str], directory: str, processes: int) -> Measured:
     report = prepare(config, Path(directory) / "data", on_progress=note, is_forced=True, processes=processes).report
     ends = [*(start for _, start in began[1:]), time.perf_counter()]
     stages = {stage: end - start for (stage, start), end in zip(began, ends, strict=True)}
-    return Measured(ends[-1] - started, stages, _peak(), report["checksums"])
-
-
-def _peak() -> float:
-    """Return the peak memory of this process in MB, on Linux."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    own, others = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    used = own.ru_utime + own.ru_stime, others.ru_utime + others.ru_stime
+    return Measured(ends[-1] - started, stages, own.ru_maxrss / 1e3, *used, report["checksums"])  # in KB on Linux
 
 
 def main() -> None:
@@ -88,7 +89,8 @@ def main() -> None:
             fastest[processes] = min(done.seconds, fastest.get(processes, done.seconds))
             checksums.append(done.checksums)
             load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-            print(f"{processes} processes: {done.seconds:.1f} s, {done.megabytes:,.0f} MB{load}; ", end="")
+            print(f"{processes} processes: {done.seconds:.1f} s, {done.megabytes:,.0f} MB, ", end="")
+            print(f"processor time {done.own_seconds:.1f} + {done.others_seconds:.1f} s{load}; ", end="")
             print(", ".join(f"{stage} {seconds:.1f}" for stage, seconds in done.stages.items()), flush=True)
     for processes, seconds in fastest.items():
         print(f"{processes} processes: {given.pairs / seconds:,.0f} pairs a second")

@@ -14,7 +14,10 @@ def test_preparations_by_any_number_of_processes_are_timed_and_compared(tmp_path
     files = ["--source", str(tmp_path / "de"), "--target", str(tmp_path / "en")]
     printed = run_benchmark("preparation.py", *files, "--pairs", "803", "--processes", "2", "1", "--rounds", "1")
     runs = re.findall(
-        r"^(\d) processes: [\d.]+ s, \d+ MB, load [\d.]+; reading and cleaning .*, tokenising ", printed, re.M
+        r"^(\d) processes: [\d.]+ s, \d+ MB, processor time [\d.]+ \+ [\d.]+ s, load [\d.]+; "
+        r"reading and cleaning .*, tokenising ",
+        printed,
+        re.M,
     )
     assert runs == ["2", "1"]
     assert re.findall(r"^(\d) processes: [\d,]+ pairs a second$", printed, re.M) == ["2", "1"]

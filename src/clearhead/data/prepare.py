@@ -2,7 +2,7 @@
 
     input files -> clean -> hold out -> learn the tokenizer -> tokenise -> train.arrow, valid.arrow, report.json
 
-`staged_corpus.py` does the first two steps.
+`staged_corpus.py` does the first two steps, `survey.py` the third, and `tokenised.py` the fourth.
 """
 
 from __future__ import annotations
