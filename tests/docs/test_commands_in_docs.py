@@ -56,7 +56,7 @@ ONLY_PARSED = {
     r"demo": "takes minutes; tests/unit/cli/test_demo.py",
     r"review ": "runs until it is stopped; tests/unit/serving",
     r"serve ": "runs until it is stopped; tests/unit/serving",
-    r"translate .* --ray ": "starts Ray for ten seconds; tests/unit/cli/test_translate_on_ray.py",
+    r"translate .* --ray ": "starts Ray for ten seconds; tests/unit/cli/test_bulk_work.py",
     r"import ": "reads models of other libraries; tests/reference imports each kind",
     r"export .* --to (hf|transformers|ctranslate2|onnx)": "takes seconds each; tests/reference",
     r"export .* --to web": "the model of these tests is too narrow for 8 bits; tests/unit/browser",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +17,8 @@ from clearhead.files import is_standard_output
 if TYPE_CHECKING:
     from clearhead.files.output_parts import OutputParts
     from clearhead.runtime.ray_shards import Worker
+    from clearhead.translation.line_shards import Models, Work
+    from clearhead.translation.translator import Translator
 
 Ray = Annotated[
     str | None,
@@ -40,19 +44,33 @@ def named_file(output: str | None) -> str:
     return output
 
 
-def finish_on_ray(parts: OutputParts, make_worker: Callable[[], Worker], address: str, *, device: str) -> None:
-    """Make the parts that are missing on a Ray cluster, and report how fast that was.
+@contextmanager
+def parts_on_ray(
+    address: str, output: str, lines: Iterable[str], models: Models, work: Work, translator: Translator
+) -> Iterator[OutputParts]:
+    """Do work in shards on a Ray cluster, report how fast that was, and yield the parts, which then are removed.
 
     Args:
-        parts: Those of the output.
-        make_worker: Returns the function that makes a part, as for `run_on_ray`.
         address: As for `ray_actors`.
-        device: As for `ray_actors`.
+        output: The output file.
+        lines: The input.
+        models: What the workers load.
+        work: What they do.
+        translator: The same models here.
 
     Raises:
-        ClearheadError: As `ray_actors` and `run_on_ray`.
-        DataError: If a part cannot be written.
+        ClearheadError: As `ray_actors`, `run_on_ray` and `OutputParts.of`.
     """
+    from clearhead.files.output_parts import OutputParts
+    from clearhead.translation.line_shards import load_worker
+
+    origin = work.origin(translator)
+    with OutputParts.of(output, lines, origin) as parts:
+        _finish_on_ray(parts, partial(load_worker, models, work, origin), address, device=models.device)
+        yield parts
+
+
+def _finish_on_ray(parts: OutputParts, make_worker: Callable[[], Worker], address: str, *, device: str) -> None:
     from clearhead.runtime.ray_shards import ray_actors, run_on_ray
 
     missing = [shard for shard in parts.shards if parts.get(shard) is None]

@@ -30,6 +30,11 @@ class Rule(NamedTuple):
 
 _BOTH_SIDES = "which contains both sides"
 _DRAWN = "which draws translations instead of searching for them"
+_ALL_CPUS = "which uses all CPUs or GPUs of the cluster"
+_RAY = (
+    Rule("--ray", needs="--output FILE", why="beside which finished parts are kept"),
+    Rule("--ray", excludes="--threads", why=_ALL_CPUS),
+)
 _OF_PAIRS = Rule("--columns, --from-lang, --to-lang", needs="--pairs FILE")
 
 RULES: Mapping[str, tuple[Rule, ...]] = {
@@ -64,6 +69,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("", needs="--source FILE and --target FILE, --pairs FILE"),
         Rule("--align-by", needs="--alignments FILE"),
         Rule("--plain", excludes="--ensemble", why="without a plain form"),
+        *_RAY,
+        Rule("--ray", excludes="--alignments"),
         _OF_PAIRS,
     ),
     "evaluate": (

@@ -6,9 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from clearhead.cli.bulk_work import Ray, named_file, parts_on_ray
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
+    OUTPUT,
     AlignBy,
     BatchOptions,
     Device,
@@ -33,6 +35,9 @@ def score(
     target: TargetFile = None,
     pairs: PairOptions,
     decoding: BatchOptions,
+    output: Annotated[
+        str | None, typer.Option(*OUTPUT, metavar="FILE", help="Output file; .gz, .xz and .zst are compressed.")
+    ] = None,
     alignments: Annotated[
         str | None,
         typer.Option(
@@ -46,6 +51,7 @@ def score(
     plain: Plain = False,
     device: Device = "auto",
     threads: Threads = None,
+    ray: Ray = None,
 ) -> None:
     """Print the model's log-probability of each translation given its source, in nats, one per line.
 
@@ -63,16 +69,22 @@ def score(
     files = [path for path in (source, target, pairs.pairs) if path is not None]
     refuse_missing(files)
     refuse_overwriting(alignments, files)
+    refuse_overwriting(output, files)
     settings: Any = decoding.settings
 
     from clearhead.files import open_output
     from clearhead.text.word_links import pharaoh
-    from clearhead.translation.translator import Translator
+    from clearhead.translation.line_shards import Models, Scoring, score_line
 
-    given = pairs.read(source, target)
-    loaded = Translator.load(model, device=device, ensemble=ensemble or ())
+    given, models = pairs.read(source, target), Models.of(model, device, ensemble)
+    loaded = models.load("cpu" if ray else device)  # with Ray, the workers have the GPUs
     translator = loaded.plain if plain else loaded
     refuse_untold_language(translator, decoding.source_lang)
+    if ray is not None:
+        work, lines = Scoring(given.name, plain, settings), Scoring.lines(given.sources, given.targets)
+        with parts_on_ray(ray, named_file(output), lines, models, work, loaded) as parts, open_output(output) as out:
+            out.writelines(part.text for _, part in parts)
+        return
     with progress("scoring", total=len(given.pairs)) as advance:
         scores = translator.score(given.sources, given.targets, name=given.name, on_progress=advance, **settings)
     if alignments is not None:
@@ -80,5 +92,5 @@ def score(
             sides = given.sources, given.targets
             aligned = translator.align(*sides, name=given.name, on_progress=advance, align_by=align_by, **settings)
             out.writelines(pharaoh(links) + "\n" for links in aligned)
-    with open_output(None) as out:
-        out.writelines(f"{value:.6f}\n" for value in scores)
+    with open_output(output) as out:
+        out.writelines(map(score_line, scores))

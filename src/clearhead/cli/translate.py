@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.bulk_work import Ray, finish_on_ray, named_file
+from clearhead.cli.bulk_work import Ray, named_file, parts_on_ray
 from clearhead.cli.checks import refuse_missing, refuse_mixing
 from clearhead.cli.console import progress
 from clearhead.cli.options import Model, TranslatorOptions, with_option_groups
@@ -155,30 +155,27 @@ def _translate_on_ray(
 ) -> None:
     """Translate the lines of a file on a Ray cluster, in parts that are kept beside the output until all are there."""
     from clearhead.files import display_name, open_output, read_lines
-    from clearhead.files.output_parts import OutputParts
-    from clearhead.translation.line_shards import line_origin, load_line_worker, notable_lines
-    from clearhead.translation.translator import Translator
+    from clearhead.translation.line_shards import Models, Translating, notable_lines
 
-    output = named_file(outputs.output)
-    model, ensemble = model.absolute(), [other.absolute() for other in decoding.ensemble or ()]
-    translator = Translator.load(model, device="cpu", ensemble=ensemble)  # the workers have the GPUs
+    output, models = named_file(outputs.output), Models.of(model, decoding.device, decoding.ensemble)
+    translator = models.load("cpu")  # the workers have the GPUs
     arguments |= {**(read_terms(translator) if read_terms else {}), "name": (name := display_name(path))}
     translator.translate([], **arguments)  # an impossible setting is refused before anything is read
     lines = read_lines(path)
     start = list(islice(lines, START_LINES))
     if not as_text:
         _refuse_markup(path, start)
-    written = {"is_jsonl": outputs.is_jsonl, "only_if": outputs.only_if or 0.0}
-    origin, notices = line_origin(translator, written, arguments), TranslationNotices(name, translator)
-    make_worker = partial(load_line_worker, model, decoding.device, ensemble, origin, written, arguments)
-    with OutputParts.of(output, chain(start, lines), origin) as parts:
-        finish_on_ray(parts, make_worker, address, device=decoding.device)
-        with open_output(output) as out:
-            for _, part in parts:
-                out.write(part.text)
-                out.flush()  # as one process does, which shows in compressed bytes
-                notices.add_left(part.details["left"])
-                notices.add(list(notable_lines(part)))
+    work = Translating(outputs.is_jsonl, outputs.only_if or 0.0, arguments)
+    notices = TranslationNotices(name, translator)
+    with (
+        parts_on_ray(address, output, chain(start, lines), models, work, translator) as parts,
+        open_output(output) as out,
+    ):
+        for _, part in parts:
+            out.write(part.text)
+            out.flush()  # as one process does, which shows in compressed bytes
+            notices.add_left(part.details["left"])
+            notices.add(list(notable_lines(part)))
     notices.tell()
 
 

@@ -1,12 +1,12 @@
-"""Translate shards of lines: what a worker does that has the model, on this machine or another."""
+"""Translate or score lines in shards: what workers do that have the model, on this machine or another."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import TypeAdapter
 
@@ -19,67 +19,132 @@ from clearhead.translation.translator import Translator
 
 _TRANSLATION = TypeAdapter(Translation)
 
-OF_LINES = ("num_best", "diversity", "prefix", "alignments", "one_line")
+_OF_LINES = ("num_best", "diversity", "prefix", "alignments", "one_line")
 """Arguments of `Translator.translate` that determine its translations of lines, and not those of documents."""
-ELSEWHERE = ("memory", "neighbours", "reuse_from", "name")
-"""Arguments that workers are given without effect."""
+_WITHOUT_EFFECT = ("memory", "neighbours", "reuse_from", "name")
+"""Arguments of `Translator.translate` that determine no translation here."""
 
 
-def line_origin(translator: Translator, written: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything that determines the translations of lines, as `origin_of` does.
+class Models(NamedTuple):
+    """What every worker loads, from the same paths on every machine."""
+
+    path: Path
+    """A model directory or a run directory."""
+    device: str
+    """`auto`, `cpu` or `cuda`."""
+    ensemble: tuple[Path, ...] = ()
+    """Further models."""
+
+    @classmethod
+    def of(cls, path: Path, device: str, ensemble: Sequence[Path] | None = None) -> Models:
+        """Return models by their absolute paths."""
+        return cls(path.absolute(), device, tuple(other.absolute() for other in ensemble or ()))
+
+    def load(self, device: str | None = None) -> Translator:
+        """Load the models.
+
+        Args:
+            device: In place of that of the workers.
+
+        Raises:
+            ClearheadError: As `Translator.load`.
+        """
+        return Translator.load(self.path, device=device or self.device, ensemble=self.ensemble)
+
+
+class Work(Protocol):
+    """What is done with every shard; it must be picklable."""
+
+    def origin(self, translator: Translator) -> dict[str, Any]:
+        """Return everything that determines the output, but for the input, as JSON values."""
+        ...
+
+    def make(self, translator: Translator, shard: Shard) -> Part:
+        """Return the part of a shard."""
+        ...
+
+
+def load_worker(models: Models, work: Work, origin: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], bytes]:
+    """Load the models in a worker, and return the function that makes the part of a shard, given as a row.
 
     Args:
-        translator: The model.
-        written: What is written of them: `is_jsonl` and `only_if`.
-        arguments: Those of `Translator.translate`.
-    """
-    own = {name: value for name, value in arguments.items() if name not in OF_LINES + ELSEWHERE}
-    return {**origin_of(translator, **own), "lines": {**written, **{name: arguments.get(name) for name in OF_LINES}}}
-
-
-def load_line_worker(
-    model: Path,
-    device: str,
-    ensemble: Sequence[Path],
-    origin: Mapping[str, Any],
-    written: Mapping[str, Any],
-    arguments: Mapping[str, Any],
-) -> partial[bytes]:
-    """Load the model in a worker, and return the function that makes the part of a shard, given as a row.
-
-    Args:
-        model: A model directory or a run directory, which this machine has at the same place.
-        device: `auto`, `cpu` or `cuda`.
-        ensemble: Further models.
-        origin: The `line_origin` where the command was given.
-        written: As for `line_origin`.
-        arguments: As for `line_origin`.
+        models: The models.
+        work: What is done.
+        origin: Its origin where the command was given.
 
     Raises:
         ModelError: If a model is missing, or another one than where the command was given.
     """
-    translator = Translator.load(model, device=device, ensemble=ensemble)
-    own = line_origin(translator, written, arguments)
+    translator = models.load()
+    own = work.origin(translator)
     if changed := [name for name in origin if own.get(name) != origin[name]]:
-        raise ModelError(f"{model} differs from the model where the command was given: {', '.join(changed)}")
-    return partial(_translated, translator, written, arguments)
+        raise ModelError(f"{models.path} differs from the model where the command was given: {', '.join(changed)}")
+
+    def make(row: Mapping[str, Any]) -> bytes:
+        return work.make(translator, shard := Shard(**row)).to_bytes(shard)
+
+    return make
 
 
-def _translated(
-    translator: Translator, written: Mapping[str, Any], arguments: Mapping[str, Any], row: Mapping[str, Any]
-) -> bytes:
-    shard = Shard(**row)
-    translations = translator.translate(shard.lines(), first=shard.first, **arguments)
-    chunk, out = TranslatedLines(shard.first, translations, written["only_if"]), io.StringIO()
-    writer = LineWriter(out, is_jsonl=written["is_jsonl"], num_best=arguments["num_best"])
-    writer.count = shard.first - 1
-    writer.write(chunk, "")
-    notable = [
-        (place, _TRANSLATION.dump_python(line, mode="json"))
-        for place, line in zip(chunk.places, chunk.kept, strict=True)
-        if line.warnings or line.truncated or line.terms
-    ]
-    return Part(out.getvalue(), {"notable": notable, "left": chunk.left}).to_bytes(shard)
+class Translating(NamedTuple):
+    """Translations of lines, as text or as JSON."""
+
+    is_jsonl: bool
+    only_if: float
+    arguments: Mapping[str, Any]
+    """Those of `Translator.translate`."""
+
+    def origin(self, translator: Translator) -> dict[str, Any]:
+        """Return everything that determines the output, see `Work`."""
+        own = {name: value for name, value in self.arguments.items() if name not in _OF_LINES + _WITHOUT_EFFECT}
+        of_lines = {name: self.arguments.get(name) for name in _OF_LINES}
+        written = {"is_jsonl": self.is_jsonl, "only_if": self.only_if, **of_lines}
+        return {**origin_of(translator, **own), "lines": written}
+
+    def make(self, translator: Translator, shard: Shard) -> Part:
+        """Translate the lines of a shard; what the notices at the end name is in the details."""
+        translations = translator.translate(shard.lines(), first=shard.first, **self.arguments)
+        chunk, out = TranslatedLines(shard.first, translations, self.only_if), io.StringIO()
+        writer = LineWriter(out, is_jsonl=self.is_jsonl, num_best=self.arguments["num_best"])
+        writer.count = shard.first - 1
+        writer.write(chunk, "")
+        notable = [
+            (place, _TRANSLATION.dump_python(line, mode="json"))
+            for place, line in zip(chunk.places, chunk.kept, strict=True)
+            if line.warnings or line.truncated or line.terms
+        ]
+        return Part(out.getvalue(), {"notable": notable, "left": chunk.left})
+
+
+class Scoring(NamedTuple):
+    """Scores of given translations, one a line."""
+
+    name: str
+    """Name of the file of the pairs, for messages."""
+    plain: bool
+    settings: Mapping[str, Any]
+    """Fields of `DecodeConfig`, as for `Translator.score`."""
+
+    @staticmethod
+    def lines(sources: Sequence[str], targets: Sequence[str]) -> Iterator[str]:
+        """Yield pairs as lines."""
+        return (json.dumps(pair) for pair in zip(sources, targets, strict=True))
+
+    def origin(self, translator: Translator) -> dict[str, Any]:
+        """Return everything that determines the output, see `Work`."""
+        return {**origin_of(translator, plain=self.plain, **self.settings), "work": "scores"}
+
+    def make(self, translator: Translator, shard: Shard) -> Part:
+        """Score the pairs of a shard."""
+        sources, targets = zip(*map(json.loads, shard.lines()), strict=True)
+        by = translator.plain if self.plain else translator
+        scores = by.score(sources, targets, name=self.name, first=shard.first, **self.settings)
+        return Part("".join(map(score_line, scores)), {})
+
+
+def score_line(score: float) -> str:
+    """Return a score as a line of text."""
+    return f"{score:.6f}\n"
 
 
 def notable_lines(part: Part) -> Iterator[tuple[str, Translation]]:

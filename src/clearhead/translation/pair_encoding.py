@@ -84,7 +84,7 @@ class PairEncoder:
         return [pair.source_ids for pair in pairs], [pair.target_ids for pair in pairs]
 
     def read(
-        self, sources: Sequence[str], targets: Sequence[str], config: DecodeConfig, *, name: str = ""
+        self, sources: Sequence[str], targets: Sequence[str], config: DecodeConfig, *, name: str = "", first: int = 1
     ) -> list[GivenPair]:
         """Return source lines with their given translations, tokenized.
 
@@ -93,6 +93,7 @@ class PairEncoder:
             targets: Their translations.
             config: Only `target_lang`, `source_lang`, `protect_numbers` and `max_input_tokens` are used.
             name: Name of the file of the sources, for messages.
+            first: Number of the first line in that file.
 
         Raises:
             ConfigError: If the model has language tags and a line has no target language.
@@ -102,8 +103,8 @@ class PairEncoder:
         sources, targets = require_texts(sources, "sources"), require_texts(targets, "targets")
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} source lines but {len(targets)} target lines; they must pair up")
-        pairs = self.tokenized(self.split_sources(sources, config.target_lang, name=name), targets, config)
-        for number, pair in enumerate(pairs, start=1):
+        pairs = self.tokenized(self.split_sources(sources, config.target_lang, name=name, first=first), targets, config)
+        for number, pair in enumerate(pairs, start=first):
             if (longest := max(len(pair.source_ids), len(pair.target_ids))) > config.max_input_tokens:
                 raise DataError(
                     f"{_place(name, number)} has {longest:,} tokens on one side; at most "
@@ -166,6 +167,7 @@ def score_pairs(
     config: DecodeConfig,
     *,
     name: str,
+    first: int,
     on_progress: Callable[[int], None] | None,
 ) -> list[float]:
     """Return the log-probability of each target in nats; 0 for a blank source with an empty target.
@@ -177,16 +179,17 @@ def score_pairs(
         targets: Their translations.
         config: As for `PairEncoder.read`, and `batch_tokens`.
         name: Name of the file of the sources, for messages.
+        first: Number of the first line in that file.
         on_progress: Called with the number of pairs finished, batch by batch.
 
     Raises:
         ConfigError: As `PairEncoder.read`.
         DataError: As `PairEncoder.read`; or if a decoder-only model cannot continue a source with its target.
     """
-    pairs = encoder.read(sources, targets, config, name=name)
+    pairs = encoder.read(sources, targets, config, name=name, first=first)
     model = engine.model.config
     if model.is_decoder_alone:
-        _require_continuations(pairs, most=model.max_length, name=name)
+        _require_continuations(pairs, most=model.max_length, name=name, first=first)
     is_scored = [bool(pair.text.strip() or pair.target) for pair in pairs]
     scored = list(compress(pairs, is_scored))
     if on_progress is not None and len(scored) < len(pairs):
@@ -203,18 +206,19 @@ def score_pairs(
     return [next(remaining) if own else 0.0 for own in is_scored]
 
 
-def _require_continuations(pairs: Sequence[GivenPair], *, most: int | None, name: str) -> None:
+def _require_continuations(pairs: Sequence[GivenPair], *, most: int | None, name: str, first: int) -> None:
     """Require that a decoder-only model can continue each source with its target.
 
     Args:
         pairs: The pairs.
         most: Number of positions of the model; None for no limit.
         name: Name of the file of the sources, for messages.
+        first: Number of the first line in that file.
 
     Raises:
         DataError: Naming the first pair whose source is empty, or which needs more positions than the model has.
     """
-    for number, pair in enumerate(pairs, start=1):
+    for number, pair in enumerate(pairs, start=first):
         if pair.target and not pair.source_ids:
             raise DataError(f"{_place(name, number)} has no source, and this model, a decoder alone, continues a text")
         num_tokens = len(pair.source_ids) + len(pair.target_ids)

@@ -318,6 +318,7 @@ class Translator:
         *,
         plain: bool = False,
         name: str = "",
+        first: int = 1,
         on_progress: Callable[[int], None] | None = None,
         **settings: Unpack[DecodeChanges],
     ) -> list[float]:
@@ -334,6 +335,7 @@ class Translator:
             targets: Their translations.
             plain: Score by the readable code alone, in float32, so that changes of it count.
             name: Name of the file of the sources, for messages.
+            first: Number of the first line in that file.
             on_progress: Called with the number of pairs finished, batch by batch.
             **settings: Fields of `DecodeConfig` to change; only `target_lang`, `source_lang`, `protect_numbers`,
                 `max_input_tokens` and `batch_tokens` have an effect.
@@ -344,10 +346,12 @@ class Translator:
             DataError: If a side is not a list of texts, the numbers of lines differ, or a line exceeds the limit or
                 starts with an unknown language tag.
         """
-        require_types(plain=plain, name=name, on_progress=on_progress)
+        require_types(plain=plain, name=name, first=first, on_progress=on_progress)
         config = self.decode_config(settings, Translator.score)
         engine = (self.plain if plain else self).engines.of("fp32")
-        return score_pairs(engine, self.pair_encoder, sources, targets, config, name=name, on_progress=on_progress)
+        return score_pairs(
+            engine, self.pair_encoder, sources, targets, config, name=name, first=first, on_progress=on_progress
+        )
 
     def align(
         self,

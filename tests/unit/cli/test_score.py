@@ -21,6 +21,15 @@ def test_score_prints_one_score_per_line(run_command, make_model_dir, write_line
     assert lines == [f"{value:.6f}" for value in expected]
 
 
+def test_scores_go_to_a_file(run_command, make_model_dir, write_lines, tmp_path):
+    files = ["--source", source := write_lines("a", "Ein Hund.", ""), "--target", write_lines("b", "A dog.", "")]
+    model, output = make_model_dir(), tmp_path / "scores.txt"
+    assert run_command(score, model, *files, "-o", output).stdout == ""
+    assert output.read_text() == run_command(score, model, *files).stdout
+    with pytest.raises(DataError, match="is an input as well"):
+        run_command(score, model, *files, "-o", source)
+
+
 def test_one_side_or_both_may_be_standard_input(run_command, make_model_dir, write_lines):
     model, source, target = make_model_dir(), write_lines("a", "Ein Hund."), write_lines("b", "A dog.")
     expected = run_command(score, model, "--source", source, "--target", target).stdout

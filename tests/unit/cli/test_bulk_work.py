@@ -1,4 +1,4 @@
-"""`clearhead translate --ray`: the bytes of one process, whatever is killed; and errors of one line."""
+"""Bulk work with `--ray`: the bytes of one process, whatever is killed; and errors of one line."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from types import ModuleType
 import psutil
 import pytest
 
+from clearhead.cli.score import score
 from clearhead.cli.translate import translate
 from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
 from clearhead.files import output_parts
 from clearhead.runtime import ray_shards
 from clearhead.runtime.installation import pip_install
 from clearhead.runtime.ray_shards import Actors
-from clearhead.translation import line_shards, lines
+from clearhead.translation import lines
+from clearhead.translation.line_shards import Models, Scoring, load_worker
+from clearhead.translation.translator import Translator
 
 LINES = [f"Ein Hund, {number} Hunde." if number % 5 else "" for number in range(31)]
 
@@ -153,6 +156,22 @@ def test_outputs_and_notices_are_those_of_one_process(
     assert own == alone.stderr.splitlines()
 
 
+@pytest.mark.usefixtures("without_ray")
+def test_scores_are_those_of_one_process(run_command, make_model_dir, write_lines, tmp_path):
+    sources, targets = LINES, [f"A dog, {number} dogs." for number in range(len(LINES))]
+    model, output = make_model_dir(), tmp_path / "scores.txt"
+    files = ["--source", write_lines("a", *sources), "--target", write_lines("b", *targets)]
+    run_command(score, model, *files, "--ray", "auto", "-o", output)
+    assert output.read_text() == run_command(score, model, *files).stdout
+    with pytest.raises(ConfigError, match="--ray cannot be used with --alignments"):
+        run_command(score, model, *files, "--ray", "auto", "-o", output, "--alignments", tmp_path / "links")
+
+    # A pair that cannot be scored is named by its line in the whole file.
+    files = ["--source", write_lines("a", *sources), "--target", write_lines("b", *targets[:-2], "dog " * 1_100, "x")]
+    with pytest.raises(ClearheadError, match=r"a, pair 30 has [\d,]+ tokens on one side"):
+        run_command(score, model, *files, "--ray", "auto", "-o", output)
+
+
 def test_finished_parts_are_not_made_again(
     run_command, make_model_dir, write_lines, tmp_path, without_ray, monkeypatch
 ):
@@ -179,19 +198,19 @@ def test_finished_parts_are_not_made_again(
 
 
 def test_a_worker_with_another_model_is_refused(make_model_dir):
-    origin, written = {"models": [["another", "one"]], "version": "0"}, {"is_jsonl": False, "only_if": 0.0}
+    origin = {"models": [["another", "one"]], "version": "0"}
     with pytest.raises(ModelError, match=r"differs from the model where the command was given: models, version"):
-        line_shards.load_line_worker(make_model_dir(), "cpu", [], origin, written, {"num_best": 1})
+        load_worker(Models(make_model_dir(), "cpu"), Scoring("a", plain=False, settings={}), origin)
 
 
 @pytest.mark.usefixtures("without_ray")
 def test_a_worker_without_the_model_is_one_line(run_command, make_model_dir, write_lines, tmp_path, monkeypatch):
-    output, load = tmp_path / "out.txt", line_shards.Translator.load
+    output, load = tmp_path / "out.txt", Translator.load
 
     def load_elsewhere(path, *, device="auto", ensemble=()):
         return load(path if device == "cpu" else "/srv/none", device=device, ensemble=ensemble)
 
-    monkeypatch.setattr(line_shards.Translator, "load", load_elsewhere)
+    monkeypatch.setattr(Translator, "load", load_elsewhere)
     with pytest.raises(ClearheadError, match=rf"^on {re.escape(socket.gethostname())}: .*/srv/none"):
         run_command(translate, make_model_dir(), write_lines("in.txt", *LINES), "-o", output, "--ray", "auto")
     assert not output.exists()
