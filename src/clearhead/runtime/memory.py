@@ -75,11 +75,12 @@ def limited_gpu_memory(device: str, num_bytes: int | None) -> Iterator[None]:
         return
     import torch
 
-    torch.cuda.set_per_process_memory_fraction(min(1.0, num_bytes / total), device)
+    index = torch.device(device).index  # None is the current GPU, which this function does not know as "cuda"
+    torch.cuda.set_per_process_memory_fraction(min(1.0, num_bytes / total), index)
     try:
         yield
     finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, device)
+        torch.cuda.set_per_process_memory_fraction(1.0, index)
 
 
 _LIMITS_OF_CONTAINERS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

@@ -81,13 +81,21 @@ def test_a_resumed_run_keeps_its_parts_unless_the_budget_changes(settings, monke
 def test_a_gpu_is_limited_for_the_time_of_the_run(monkeypatch):
     fractions = []
     monkeypatch.setattr(of_device, "device_memory", lambda _: 80)
-    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *given: fractions.append(given))
+
+    def limit(fraction, device):
+        if device is not None:
+            torch.cuda._utils._get_device_index(device)  # refuses "cuda", as the real function does
+        fractions.append((fraction, device))
+
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limit)
     for device, size in (("cpu", 20), ("cuda:1", None)):
         with of_device.limited_gpu_memory(device, size):
             assert fractions == []
     with pytest.raises(KeyError), of_device.limited_gpu_memory("cuda:1", 20):
         raise KeyError
-    assert fractions == [(0.25, "cuda:1"), (1.0, "cuda:1")]
+    assert fractions == [(0.25, 1), (1.0, 1)]
+    with of_device.limited_gpu_memory("cuda", 90):  # the device `auto`
+        assert fractions[2:] == [(1.0, None)]
 
 
 def test_own_models_have_no_budget(settings, capsys):
