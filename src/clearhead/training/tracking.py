@@ -1,7 +1,8 @@
 """Send the training log to Trackio, MLflow or Weights & Biases, by their own clients.
 
-Training does not wait for a client and does not depend on it: records are sent by a thread, and the first error ends
-the tracking with one line. Nothing reaches a network unless an environment variable of the client says so.
+Training waits half a minute for a client at its start and at its end, and does not depend on it: a thread calls the
+client, and the first error ends the tracking with one line. Nothing reaches a network unless an environment variable of
+the client says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, NamedTuple, assert_never
 from uuid import uuid4
 
@@ -29,8 +30,8 @@ TRACKED_FILE = "tracked.json"
 """File of a run directory with the identifier of the tracked run at each tracker."""
 
 _PROJECT = "clearhead"
-_SECONDS_TO_END = 30.0
-"""Maximum seconds that the end of a run waits for a client."""
+_SECONDS_TO_WAIT = 30.0
+"""Maximum seconds that the start of a run, and its end, wait for a client."""
 _MOST_PARAMETERS, _LONGEST_PARAMETER = 100, 500
 """Parameters that MLflow accepts at once, and their characters."""
 
@@ -71,14 +72,13 @@ class Tracking:
         self._tracker, self._say = config.train.track, say
         self._records: SimpleQueue[tuple[Mapping[str, float], int] | bool] = SimpleQueue()
         self._thread: Thread | None = None
+        self._is_started = Event()
         if self._tracker is not None:
-            try:
-                with redirect_stdout(sys.stderr):
-                    tracked = _started(self._tracker, run, flat(config.model_dump(mode="json")))
-                self._thread = Thread(target=self._send, args=(tracked,), name="tracking", daemon=True)
+            given = self._tracker, run, flat(config.model_dump(mode="json"))
+            self._thread = Thread(target=self._send, args=given, name="tracking", daemon=True)
+            with redirect_stdout(sys.stderr):
                 self._thread.start()
-            except Exception as error:
-                self._report(error)
+                self._is_started.wait(_SECONDS_TO_WAIT)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Send numbers of a step by name."""
@@ -94,17 +94,21 @@ class Tracking:
         if self._thread is not None:
             self._records.put(is_whole)
             with redirect_stdout(sys.stderr):
-                self._thread.join(_SECONDS_TO_END)
+                self._thread.join(_SECONDS_TO_WAIT)
             if self._thread.is_alive():
-                self._say(f"{self._tracker} did not answer for {_SECONDS_TO_END:.0f} s; it may lack the last records")
+                self._say(f"{self._tracker} did not answer for {_SECONDS_TO_WAIT:.0f} s; it may lack the last records")
 
-    def _send(self, tracked: _TrackedRun) -> None:
+    def _send(self, tracker: Tracker, run: Path, settings: Settings) -> None:
         try:
+            tracked = _started(tracker, run, settings)
+            self._is_started.set()
             while not isinstance(record := self._records.get(), bool):
                 tracked.log(*record)
             tracked.finish(record)
         except (Exception, SystemExit) as error:
             self._report(error)
+        finally:
+            self._is_started.set()
 
     def _report(self, error: BaseException) -> None:
         problem = " ".join(f"{type(error).__name__}: {error}".split())

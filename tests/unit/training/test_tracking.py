@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from threading import Event
 
 import pytest
 
@@ -243,7 +244,7 @@ def test_a_client_that_hangs_is_not_waited_for(tmp_path, monkeypatch, settings, 
             time.sleep(0.01)
 
     monkeypatch.setattr(tracking, "_started", lambda *_: tracking._TrackedRun("1", log, lambda _: None))
-    monkeypatch.setattr(tracking, "_SECONDS_TO_END", 0.05)
+    monkeypatch.setattr(tracking, "_SECONDS_TO_WAIT", 0.05)
     said = []
     track = tracking.Tracking(tracking.Config.from_dict(settings("x", track="wandb")), tmp_path, said.append)
     track.log({"train/loss": 1.0}, 3)
@@ -251,6 +252,23 @@ def test_a_client_that_hangs_is_not_waited_for(tmp_path, monkeypatch, settings, 
     assert said == ["wandb did not answer for 0 s; it may lack the last records"]
     released.append(True)
     track._thread.join()
+
+
+def test_training_begins_without_a_client_that_hangs_at_its_start(tmp_path, monkeypatch, settings, calls):
+    released, sent = Event(), []
+
+    def start(*_):
+        released.wait(60)
+        return tracking._TrackedRun("1", lambda values, step: sent.append((values, step)), sent.append)
+
+    monkeypatch.setattr(tracking, "_started", start)
+    monkeypatch.setattr(tracking, "_SECONDS_TO_WAIT", 0.05)
+    track = tracking.Tracking(tracking.Config.from_dict(settings("x", track="wandb")), tmp_path, sent.append)
+    track.log({"train/loss": 1.0}, 3)
+    released.set()
+    monkeypatch.setattr(tracking, "_SECONDS_TO_WAIT", 60)
+    track.finish(is_whole=True)
+    assert sent == [({"train/loss": 1.0}, 3), True]
 
 
 def test_a_missing_client_or_an_unknown_name_is_refused_before_the_text_is_read(settings, tmp_path, monkeypatch):
