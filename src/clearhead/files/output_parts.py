@@ -96,8 +96,8 @@ class OutputParts:
     def of(cls, output: str, lines: Iterable[str], origin: Mapping[str, Any]) -> Iterator[OutputParts]:
         r"""Read the input, and open the parts that an earlier run with the same input and origin has finished.
 
-        They stay if the block ends with an error, and are removed with their directory otherwise. One process at a time
-        works on an output.
+        Parts stay if the block ends with an error; otherwise, or if there are none, the directory is removed. One
+        process at a time works on an output.
 
         Args:
             output: The output file.
@@ -118,21 +118,24 @@ class OutputParts:
                 raise DataError(f"another process is working on {directory}; wait for its end") from None
             except OSError as error:
                 raise DataError(f"{cannot}: {error.strerror or error}") from None
-            with os_error_as(DataError, cannot):
-                shards = _write_lines(lines, directory / "lines.txt")
-            parts = cls(directory, shards)
-            parts._require_origin(origin)
-            yield parts
-            parts._remove()
+            parts, is_whole = cls(directory, []), False
+            try:
+                with os_error_as(DataError, cannot):
+                    parts.shards = _write_lines(lines, directory / "lines.txt")
+                parts._require_origin(origin)
+                yield parts
+                is_whole = True
+            finally:
+                if is_whole or parts._is_empty():
+                    parts._remove()
 
     def _require_origin(self, origin: Mapping[str, Any]) -> None:
         """Note the origin of new parts, or compare it with that of the parts that are there."""
         path = self.directory / "origin.json"
         checksum = json_sha256([each.sha256 for each in self.shards])
-        checksum = json_sha256([each.sha256 for each in self.shards])
         lines = {"lines": sum(each.num_lines for each in self.shards), "sha256": checksum}
         now = json.loads(json.dumps({**origin, "input": lines}))
-        if not path.exists():
+        if self._is_empty() or not path.exists():
             with os_error_as(DataError, f"cannot write {path}"):
                 write_json(path, now)
             return
@@ -178,6 +181,9 @@ class OutputParts:
             if (part := self.get(shard)) is None:
                 raise DataError(f"{self.path(shard)} was damaged or removed; the same command makes it again")
             yield shard, part
+
+    def _is_empty(self) -> bool:
+        return next(self.directory.glob("part-*"), None) is None
 
     def _remove(self) -> None:
         names = ("lines.txt", "origin.json", ".origin.json.lock")

@@ -103,8 +103,27 @@ def test_parts_of_another_origin_are_refused(tmp_path, lines, origin, changed):
     assert interrupted(output, model="m", beam=4), "the parts are still there"
 
 
+def test_work_that_finished_no_part_leaves_nothing_and_hinders_no_other(tmp_path):
+    output = tmp_path / "out.txt"
+    with ended(output, model="m"):
+        origin = (tmp_path / "out.txt.parts" / "origin.json").read_bytes()
+    assert list(tmp_path.iterdir()) == []
+
+    def unreadable():
+        yield from LINES[:4]
+        raise DataError("in.txt, line 5: no text")
+
+    with pytest.raises(DataError, match="line 5"), OutputParts.of(str(output), unreadable(), {}):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out.txt.parts").mkdir()  # as a kill leaves it
+    (tmp_path / "out.txt.parts" / "origin.json").write_bytes(origin)
+    with ended(output, [*LINES, "h"], model="n") as parts:
+        assert [shard.num_lines for shard in parts.shards] == [3, 3, 2]
+
+
 def test_a_worker_refuses_lines_that_are_not_those_of_the_shard(tmp_path):
-    shard = interrupted(tmp_path / "out.txt")[1]
+    shard = interrupted(tmp_path / "out.txt", numbers=[0])[1]
     lines = tmp_path / "out.txt.parts" / "lines.txt"
     lines.write_bytes(lines.read_bytes().replace(b"f", b"F"))
     with pytest.raises(DataError, match=r"lines\.txt has other lines from 4 on"):
