@@ -82,7 +82,7 @@ def ray_actors(address: str, *, device: str) -> Iterator[Actors]:
         with _silent_stderr():  # the core prints its level of logging before it follows it
             ray.init(address=None if address == "auto" else address, **quiet, **here)
     except Exception as error:  # Ray raises errors of many kinds, also those of the network and of its own processes
-        raise ClearheadError(f"Ray at {address} cannot be used: {_first_line(error)}") from None
+        raise ClearheadError(f"Ray at {address} cannot be used: {_reason(error)}") from None
     try:
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         gpus = 0 if device == "cpu" else int(resources.get("GPU", 0))
@@ -161,13 +161,15 @@ def run_on_ray(
             yield row["shard"]["number"], row["result"]
     except ray.exceptions.RayError as error:
         raise ClearheadError(
-            f"the work on Ray ended, perhaps because the memory of a machine was full: {_first_line(error)}; the same "
-            f"command continues it"
+            f"the work on Ray ended: {_reason(error)}; if a worker was ended, its memory may have been full; "
+            f"the same command continues"
         ) from None
 
 
-def _first_line(error: Exception) -> str:
-    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+def _reason(error: Exception) -> str:
+    """Return one line of an error of Ray: what a worker raised, which is within a traceback, else the first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return next((line for line in lines if re.match(r"\w+(Error|Exception)\b", line)), lines[0])
 
 
 class _Actor:

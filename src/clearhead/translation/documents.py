@@ -9,6 +9,8 @@ from functools import partial
 from itertools import islice
 from typing import Literal, Unpack
 
+from clearhead.bundle.model_directory import read_config
+from clearhead.bundle.side_files import SHORTLIST_FILE
 from clearhead.config import DecodeChanges
 from clearhead.decoding import Sampling
 from clearhead.formats.document import MEMORY_NOTE, Document, DocumentSegment, Filling, LengthLimit, Suggestion
@@ -301,8 +303,14 @@ def origin_of(
         "mbr": mbr,
         **({"plain": True} if plain else {}),
         **({"consults": True} if consults else {}),
+        **({"shortlist": _shortlist_sha256(translator)} if config.shortlist else {}),
         **({} if terms is None else {"terms": [[term.source, *term.forms] for term in terms.terms]}),
     }
+
+
+def _shortlist_sha256(translator: Translator) -> str | None:
+    directory = translator.bundle.directory
+    return None if directory is None else read_config(directory)["side_files"].get(SHORTLIST_FILE)
 
 
 def _with_words(

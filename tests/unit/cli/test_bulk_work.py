@@ -15,17 +15,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import psutil
 import pytest
 
+from clearhead.bundle.side_files import SHORTLIST_FILE, add_side_files
 from clearhead.cli.score import score
 from clearhead.cli.translate import translate
+from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
 from clearhead.files import output_parts
 from clearhead.runtime import ray_shards
 from clearhead.runtime.installation import pip_install
 from clearhead.runtime.ray_shards import Actors
 from clearhead.translation import lines
+from clearhead.translation.documents import origin_of
 from clearhead.translation.line_shards import Models, Scoring, load_worker
 from clearhead.translation.translator import Translator
 
@@ -197,6 +201,20 @@ def test_finished_parts_are_not_made_again(
     assert output.read_bytes() == (tmp_path / "one.txt.gz").read_bytes()
 
 
+def test_parts_of_another_shortlist_are_refused(make_model_dir):
+    directory, origins = make_model_dir(), []
+    for last in (30, 40):
+        common = np.arange(3, last, dtype=np.int32)
+        translator = Translator.load(directory)
+        size = translator.config.vocab_size
+        shortlist = Shortlist(common, np.full((size, 2), -1, dtype=np.int32))
+        add_side_files(directory, {SHORTLIST_FILE: shortlist.save}, translator.bundle.identity())
+        origins.append(origin_of(Translator.load(directory), shortlist=True))
+    assert origins[0].pop("shortlist") != origins[1].pop("shortlist")
+    assert origins[0] == origins[1]
+    assert "shortlist" not in origin_of(Translator.load(directory))
+
+
 def test_a_worker_with_another_model_is_refused(make_model_dir):
     origin = {"models": [["another", "one"]], "version": "0"}
     with pytest.raises(ModelError, match=r"differs from the model where the command was given: models, version"):
@@ -251,6 +269,21 @@ def test_a_cluster_that_cannot_be_reached_is_one_line(run_command, make_model_di
     assert not (tmp_path / "out.txt").exists()
 
 
+def test_what_a_worker_raises_is_found_in_the_error_of_ray():
+    text = """\x1b[36mray::MapWorker(Map(_Actor)).submit()\x1b[39m (pid=7, ip=192.0.2.2)
+Traceback (most recent call last):
+  File "work.py", line 3, in work
+    raise RuntimeError("a bug here")
+RuntimeError: a bug here
+
+The above exception was the direct cause of the following exception:
+
+ray.exceptions.UserCodeException: UDF failed to process a data block."""
+    assert ray_shards._reason(ValueError(text)) == "RuntimeError: a bug here"
+    assert ray_shards._reason(ValueError("\nThe actor died.\nmore")) == "The actor died."
+    assert ray_shards._reason(ValueError()) == "ValueError"
+
+
 def test_ray_that_is_missing_or_too_old_is_one_line(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "ray", None)
@@ -270,13 +303,16 @@ def test_ray_that_is_missing_or_too_old_is_one_line(monkeypatch):
 
 @pytest.mark.usefixtures("without_ray")
 def test_the_parts_name_what_they_were_made_with(run_command, make_model_dir, write_lines, tmp_path, monkeypatch):
+    origin = {}
+
     def burning(make_worker, shards, actors):
+        origin.update(json.loads((tmp_path / "out.txt.parts" / "origin.json").read_text()))
         raise ClearheadError("a machine burns")
 
     monkeypatch.setattr(ray_shards, "run_on_ray", burning)
     arguments = make_model_dir(), write_lines("in.txt", *LINES), "-o", tmp_path / "out.txt", "--ray", "auto"
     with pytest.raises(ClearheadError, match="burns"):
         run_command(translate, *arguments)
-    origin = json.loads((tmp_path / "out.txt.parts" / "origin.json").read_text())
+    assert not (tmp_path / "out.txt.parts").exists()  # no part was finished
     assert origin["input"]["lines"] == len(LINES)
     assert {"models", "version", "settings", "lines"} <= origin.keys()
