@@ -219,6 +219,11 @@ def missing_inputs(config: Config) -> list[str]:
     return [*dict.fromkeys(path for role in ROLES for path in getattr(data, role) if not _files_of(role, path))]
 
 
+def entry_sizes(config: Config) -> list[int]:
+    """Return the number of files of each entry of `data.pairs`, which share its weight."""
+    return [len(_files_of("pairs", path)) for path in config.data.pairs]
+
+
 def _files_of(role: str, path: str) -> list[str]:
     """Return the files that a path of a setting refers to; empty if there are none."""
     try:
@@ -318,6 +323,11 @@ def _weights(standing: Sequence[Sequence[str]], weights: Sequence[float]) -> dic
 
 def _paths(data: DataConfig) -> list[str]:
     return [path for role in ROLES for path in getattr(data, role)]
+
+
+def is_pipe(path: str) -> bool:
+    """Return whether a path is standard input, or a pipe or device, which can be read only once."""
+    return path == "-" or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
 
 
 def _identified(path: str) -> InputFile:

@@ -17,7 +17,7 @@ from clearhead.config import Config, TrainConfig
 from clearhead.config.nested import flat
 from clearhead.data.batches import WINDOW, BatchOrder
 from clearhead.data.clean import CleaningReport
-from clearhead.data.inputs import ROLES, Inputs, languages, open_inputs
+from clearhead.data.inputs import ROLES, Inputs, entry_sizes, languages, open_inputs
 from clearhead.data.replay import mixed_in
 from clearhead.data.staged_corpus import (
     Progress,
@@ -158,7 +158,9 @@ def changed_settings(
     """
     if any(file["sha256"] is None for file in report["files"]):
         return ["the text was read from a pipe, which cannot be compared"]
-    old, new = report.get("settings", {}), _settings(config, tokenizer_sha256, former_languages)
+    if "settings" not in report:
+        return ["they were made by an earlier version, which did not note its settings"]
+    old, new = report["settings"], _settings(config, tokenizer_sha256, former_languages)
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     return [f"{name} was {old.get(name)!r:.80} and now is {new.get(name)!r:.80}" for name in names]
 
@@ -166,13 +168,16 @@ def changed_settings(
 def _settings(
     config: Config, tokenizer_sha256: str | None, former_languages: tuple[str | None, str | None]
 ) -> dict[str, Any]:
-    """Return all that the prepared data depend on, except the files, by name."""
+    """Return all that the prepared data depend on, except the contents of the files, by name."""
+    is_weighted = config.data.weights or config.data.temperature != 1.0
     sections = {
         "data": config.data.model_dump(mode="json", exclude={*ROLES}),
         "tokenizer": config.tokenizer.model_dump(mode="json"),
         "decode": config.decode.model_dump(mode="json", include={"source_lang", "target_lang", "protect_numbers"}),
         "train": {"seed": config.train.seed},
         "from": {"tokenizer": tokenizer_sha256, "languages": [*former_languages]},
+        # The same contents may have other names now.
+        "files": {"languages": [*languages(config.data)], "of_entries": entry_sizes(config) if is_weighted else None},
     }
     return flat(sections)
 

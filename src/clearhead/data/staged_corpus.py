@@ -1,6 +1,6 @@
 """The corpus read, cleaned and split: from text files to files of pairs that the next steps of preparation read.
 
-Text is stored in JSON-lines files, so that memory holds only some 100 bytes of digests per pair.
+Text is stored in JSON-lines files, so that memory holds only digests.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def read_corpus(
         all_kept.write(_counted_by_file(kept, sizes))
         refuse_empty("training", data, train.report)
         held_out_by, rows = choose_held_out(data.hold_out, sizes, data.valid_size, seed=seed)
-        valid.write(pair for row, pair in enumerate(all_kept) if row in rows)
+        valid.write(all_kept.of_rows(rows))
         valid.report.read = valid.report.kept = len(rows)
         forbid(valid)
         _hold_out(all_kept, rows, valid, train, on_progress, processes)

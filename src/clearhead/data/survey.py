@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -64,7 +65,7 @@ def survey(
         partial(_learned_tokenizer, train, config, on_progress),
     ]
     # The number of threads decides how the sums of a Unigram vocabulary are rounded, so it is the same in a process.
-    with closing(run_shards(_caller, parts, workers=workers, shares_threads=False)) as results:
+    with closing(run_shards(_calling, parts, workers=workers, shares_threads=False)) as results:
         wrong, learned = results
     return wrong, learned
 
@@ -81,12 +82,8 @@ def automatic_vocab_size(num_pairs: int) -> int:
     return 32_000
 
 
-def _caller() -> Callable[[partial[Any]], Any]:
-    return _call
-
-
-def _call(part: partial[Any]) -> Any:
-    return part()
+def _calling() -> Callable[[partial[Any]], Any]:
+    return operator.call
 
 
 def _tell_nothing(stage: str, count: int) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from clearhead.bundle import Bundle
 from clearhead.config import Config
 from clearhead.data.doctor.wrong_pairs import wrong_lines
-from clearhead.data.inputs import changed_inputs
-from clearhead.data.prepare import Prepared, changed_settings, open_prepared, prepare
+from clearhead.data.inputs import ROLES, changed_inputs, is_pipe
+from clearhead.data.prepare import FRESH, Prepared, changed_settings, open_prepared, prepare
 from clearhead.errors import CheckpointError, DataError
 from clearhead.training.finish import data_lines
 from clearhead.training.layers import Layers
@@ -34,6 +34,11 @@ def prepare_alone(layers: Layers, *, is_forced: bool, processes: int) -> Path:
         ClearheadError: If settings or data cannot be used, or the run was started already.
     """
     layers, start_model = gather(layers)
+    if piped := [path for role in ROLES for path in getattr(layers.config.data, role) if is_pipe(path)]:
+        raise DataError(
+            f"{', '.join(piped)} can be read only once, so `train` could not tell whether these data are of the same "
+            f"text; write it to a file, or let `train` prepare it"
+        )
     run = Path(os.path.abspath(str(layers.config.out)))
     with lock(run), Display() as display:
         if (run / "config.toml").exists():
@@ -82,7 +87,7 @@ def _prepared_before(
     try:
         data = open_prepared(directory)
     except DataError as error:
-        changes = [str(error)]
+        changes = [str(error).removesuffix(f"; {FRESH}")]
     else:
         changes = changed_settings(data.report, config, tokenizer_sha256, former_languages)
         changes = changes or changed_inputs(data.report, config, config)

@@ -8,9 +8,11 @@ import re
 import pytest
 
 from clearhead.data.prepare import open_prepared
+from clearhead.errors import DataError
+from clearhead.files import json_sha256, read_json, write_json
 from clearhead.training.loop import Loop
 from commands import clearhead
-from small_runs import numbers, write_numbers, write_tsv
+from small_runs import numbers, write_numbers, write_sides, write_tsv
 
 FLAGS = ["--preset", "tiny", "--max-steps", 4, "--device", "cpu", "--golden", "none"]
 """Flags of `train` that matter to the model alone."""
@@ -66,13 +68,21 @@ def change_the_text(run, config):
     write_tsv(config.with_name("numbers.tsv"), numbers()[:193])
 
 
+def forget_settings(run, config):
+    report = read_json(path := run / "data" / "report.json", DataError)
+    checksums = report.pop("checksums")
+    del report["settings"]
+    write_json(path, {**report, "checksums": {**checksums, "report.json": json_sha256(report)}})
+
+
 @pytest.mark.parametrize(
     ("change", "flags", "said", "kept"),
     [
         (None, ["--set", "data.max_ratio=3.5"], "data.max_ratio was 6.0 and now is 3.5", 183),
         (None, ["--set", "train.seed=5"], "train.seed was 1 and now is 5", 183),
         (change_the_text, [], " bytes, the prepared data was made of ", 176),
-        (damage, [], "train.arrow is damaged", 183),
+        (damage, [], "train.arrow is damaged (not what its checksum says)\n", 183),
+        (forget_settings, [], "made by an earlier version, which did not note its settings", 183),
     ],
 )
 def test_data_of_other_settings_or_text_are_prepared_again(tmp_path, config, capsys, change, flags, said, kept):
@@ -90,9 +100,41 @@ def test_data_of_other_settings_or_text_are_prepared_again(tmp_path, config, cap
     assert open_prepared(run / "data").report["train"]["kept"] == kept
 
 
+def prepared_and_renamed(tmp_path, data, before, after):
+    """Prepare a text, rename its file, and train; return the report of the data."""
+    (config := tmp_path / "train.toml").write_text(f"[data]\n{data}\nvalid_size = 17\n[tokenizer]\nvocab_size = 277\n")
+    assert clearhead("corpus", "prepare", config, "-o", tmp_path / "run") == 0
+    before.rename(after)
+    config.write_text(config.read_text().replace(str(before), str(after)))
+    assert clearhead("train", config, "--out", tmp_path / "run", *FLAGS) == 0
+    return open_prepared(tmp_path / "run" / "data").report
+
+
+def test_text_under_the_name_of_another_language_is_prepared_again(tmp_path, capsys):
+    source, target = write_sides(tmp_path / "a", numbers())
+    data = f'source = ["{source}"]\ntarget = ["{target}"]'
+    report = prepared_and_renamed(tmp_path, data, target, target.with_suffix(".nl"))
+    assert "files.languages was ['de', 'en'] and now is ['de', 'nl']\n" in capsys.readouterr().err
+    assert report["languages"] == ["de", "nl"]
+
+
+def test_text_moved_to_an_entry_of_another_weight_is_prepared_again(tmp_path, capsys):
+    for name, (start, end) in {"x/a": (0, 90), "x/b": (90, 150), "y/c": (150, 200)}.items():
+        path = tmp_path / f"{name}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        write_tsv(path, numbers()[start:end])
+    data = f'pairs = ["{tmp_path / "x"}", "{tmp_path / "y"}"]\nweights = [1, 3]\nhold_out = "line"'
+    report = prepared_and_renamed(tmp_path, data, tmp_path / "x" / "b.tsv", tmp_path / "y" / "b.tsv")
+    assert "files.of_entries was [2, 1] and now is [1, 2]\n" in capsys.readouterr().err
+    assert dict(report["weights"])[3] > 50
+
+
 def test_prepare_reports_what_it_cannot_use(tmp_path, config, capsys):
     assert clearhead("corpus", "prepare", config) == 1
     assert "name the run directory: --out RUN" in capsys.readouterr().err
     assert clearhead("corpus", "prepare", tmp_path / "no.toml", "-o", tmp_path / "run") == 1
     assert "no.toml" in capsys.readouterr().err
+    config.write_text('[data]\npairs = ["-"]\n')
+    assert clearhead("corpus", "prepare", config, "-o", tmp_path / "run") == 1
+    assert "- can be read only once, so `train` could not tell" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
