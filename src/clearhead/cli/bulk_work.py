@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -37,9 +38,9 @@ def named_file(output: str | None) -> str:
     """Return the output of work in shards, which is a file, beside which finished parts can be kept.
 
     Raises:
-        ConfigError: If it is standard output.
+        ConfigError: If it is standard output, another device or a pipe.
     """
-    if output is None or is_standard_output(output):
+    if output is None or is_standard_output(output) or (os.path.exists(output) and not os.path.isfile(output)):
         raise ConfigError("--ray needs -o FILE: finished parts are kept beside that file")
     return output
 

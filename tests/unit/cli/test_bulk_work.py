@@ -239,6 +239,7 @@ def test_a_worker_without_the_model_is_one_line(run_command, make_model_dir, wri
     [
         ([], "--ray needs --output FILE, beside which finished parts are kept"),
         (["-o", "-"], "--ray needs -o FILE"),
+        (["-o", os.devnull], "--ray needs -o FILE"),
         (["-o", "out.txt", "--memory", "m.tmx"], "--ray cannot be used with --memory"),
         (["-o", "out.txt", "--alignments", "a"], "--ray cannot be used with --alignments"),
         (["-o", "out.txt", "--report", "a.html"], "--ray cannot be used with --report"),
