@@ -73,7 +73,9 @@ def ray_actors(address: str, *, device: str) -> Iterator[Actors]:
     if tuple(map(int, re.findall(r"\d+", ray.__version__)[:2])) < OLDEST_RAY:
         needed = ".".join(map(str, OLDEST_RAY))
         raise ConfigError(f"--ray needs Ray {needed} or later, and this is {ray.__version__}: {pip_install('ray')}")
-    given = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    given = address
+    if address == "auto":  # the cluster that Ray looks for there may have ended without being forgotten
+        given = os.environ.get("RAY_ADDRESS") or ray._private.utils.read_ray_address() or ""
     if given not in ("", "auto", "local"):
         _require_listening(given)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -113,7 +115,8 @@ def _require_listening(address: str) -> None:
         raise ConfigError(f"--ray {address}: the address is auto or HOST:PORT, such as 10.0.0.1:6379") from None
     except OSError as error:
         raise ClearheadError(
-            f"no Ray answers at {address}: {error.strerror or error}; start one there with: ray start --head"
+            f"no Ray answers at {address}: {error.strerror or error}; start one there with: ray start --head; "
+            f"or forget it with: ray stop"
         ) from None
 
 

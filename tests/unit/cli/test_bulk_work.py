@@ -265,6 +265,12 @@ def test_a_cluster_that_cannot_be_reached_is_one_line(run_command, make_model_di
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
     with pytest.raises(ClearheadError, match=rf"no Ray answers at 127.0.0.1:{port}"):
         run_command(translate, *given, "--ray", "auto")
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{port}")  # of `ray start`, killed since
+    with pytest.raises(ClearheadError, match=rf"no Ray answers at 127.0.0.1:{port}"):
+        run_command(translate, *given, "--ray", "auto")
     with pytest.raises(ConfigError, match=r"--ray here: the address is auto or HOST:PORT, such as"):
         run_command(translate, *given, "--ray", "here")
     assert not (tmp_path / "out.txt").exists()
