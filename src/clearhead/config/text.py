@@ -137,6 +137,12 @@ class DataConfig(Settings):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _a_temperature_has_texts_to_mix(self) -> Self:
+        if self.temperature != 1.0 and len(self.pairs) + bool(self.source) == 1:
+            raise ValueError("data.temperature mixes several files or directories, and the training text is only one")
+        return self
+
     @property
     def by_use(self) -> Self:
         """These settings with corrections, if there are any, as the training text, and the rest as general text."""

@@ -368,6 +368,10 @@ def test_impossible_mixtures_are_refused(given):
     for temperature in (0.5, 0, -1, 101, float("inf"), float("nan"), "hot"):
         with pytest.raises(ConfigError, match=r"data\.temperature"):
             Config.from_dict({"data": {"temperature": temperature}})
+    for alone in ({"pairs": ["a.tsv"]}, {"source": ["a.de"], "target": ["a.en"]}):
+        with pytest.raises(ConfigError, match="data.temperature mixes several files or directories"):
+            Config.from_dict({"data": {**alone, "temperature": 2.0}})
+    Config.from_dict({"data": {"pairs": ["b.tsv"], "source": ["a.de"], "target": ["a.en"], "temperature": 2.0}})
 
 
 @pytest.mark.parametrize(

@@ -396,7 +396,7 @@ def test_is_packed_leaves_to_padded_batches_what_the_kernel_does_not_compute(
     assert not asked(model, train, device, workers)
     assert asked({}, {}, "cuda:1", 1)
     assert not asked({}, {}, "cuda", 1, has_links=True)
-    assert not asked({}, {}, "cuda", 1, temperature=2.0)
+    assert not asked({}, {}, "cuda", 1, pairs=["a.tsv", "b.tsv"], temperature=2.0)
     assert not asked({}, {}, "cuda", 1, pairs=["a.tsv"], weights=[0.5])
     assert asked({}, {}, "cuda", 1, pairs=["a.tsv"], weights=[2])
     assert not asked({}, {}, "cuda", 1, own=OwnParts(loss=lambda *_: None))
