@@ -135,7 +135,7 @@ class OutputParts:
         checksum = json_sha256([each.sha256 for each in self.shards])
         lines = {"lines": sum(each.num_lines for each in self.shards), "sha256": checksum}
         now = json.loads(json.dumps({**origin, "input": lines}))
-        if self._is_empty() or not path.exists():
+        if self._is_empty():
             with os_error_as(DataError, f"cannot write {path}"):
                 write_json(path, now)
             return

@@ -101,6 +101,9 @@ def test_parts_of_another_origin_are_refused(tmp_path, lines, origin, changed):
     with pytest.raises(DataError, match=match), OutputParts.of(str(output), lines, origin):
         pass
     assert interrupted(output, model="m", beam=4), "the parts are still there"
+    (tmp_path / "out.txt.parts" / "origin.json").unlink()
+    with pytest.raises(DataError, match=r"origin\.json"), OutputParts.of(str(output), LINES, {"model": "m", "beam": 4}):
+        pass
 
 
 def test_work_that_finished_no_part_leaves_nothing_and_hinders_no_other(tmp_path):
