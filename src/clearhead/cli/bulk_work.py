@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
-    from clearhead.files.output_parts import OutputParts
+    from clearhead.files.output_parts import OutputParts, Shard
     from clearhead.runtime.ray_shards import Worker
     from clearhead.translation.line_shards import Models, Work
     from clearhead.translation.translator import Translator
@@ -46,15 +46,20 @@ def named_file(output: str | None) -> str:
 
 
 @contextmanager
-def parts_on_ray(
-    address: str, output: str, lines: Iterable[str], models: Models, work: Work, translator: Translator
+def finished_parts(
+    address: str | None,
+    output: str,
+    inputs: Iterable[tuple[str, Iterable[str]]],
+    models: Models,
+    work: Work,
+    translator: Translator,
 ) -> Iterator[OutputParts]:
-    """Do work in shards on a Ray cluster, report how fast that was, and yield the parts, which then are removed.
+    """Make the parts of an output that are missing, and yield all; they are removed when the block ends without error.
 
     Args:
-        address: As for `ray_actors`.
+        address: Ray cluster that makes them, as for `ray_actors`; None for this process.
         output: The output file.
-        lines: The input.
+        inputs: As for `OutputParts.of`.
         models: What the workers load.
         work: What they do.
         translator: The same models here.
@@ -66,20 +71,29 @@ def parts_on_ray(
     from clearhead.translation.line_shards import load_worker
 
     origin = work.origin(translator)
-    with OutputParts.of(output, lines, origin) as parts:
-        _finish_on_ray(parts, partial(load_worker, models, work, origin), address, device=models.device)
+    with OutputParts.of(output, inputs, origin) as parts:
+        missing = [shard for shard in parts.shards if parts.get(shard) is None]
+        if before := _num_lines(parts.shards) - _num_lines(missing):
+            notice(f"{before:,} lines were finished before")
+        if missing and address is not None:
+            _make_on_ray(parts, missing, partial(load_worker, models, work, origin), address, device=models.device)
+        else:
+            for shard in missing:
+                parts.add(shard, work.make(translator, shard).to_bytes(shard))
         yield parts
 
 
-def _finish_on_ray(parts: OutputParts, make_worker: Callable[[], Worker], address: str, *, device: str) -> None:
+def _num_lines(shards: Sequence[Shard]) -> int:
+    return sum(shard.num_lines for shard in shards)
+
+
+def _make_on_ray(
+    parts: OutputParts, missing: Sequence[Shard], make_worker: Callable[[], Worker], address: str, *, device: str
+) -> None:
+    """Make parts on a Ray cluster, and report how fast that was."""
     from clearhead.runtime.ray_shards import ray_actors, run_on_ray
 
-    missing = [shard for shard in parts.shards if parts.get(shard) is None]
-    lines = sum(shard.num_lines for shard in missing)
-    if before := sum(shard.num_lines for shard in parts.shards) - lines:
-        notice(f"{before:,} lines were finished before")
-    if not missing:
-        return
+    lines = _num_lines(missing)
     with ray_actors(address, device=device) as actors, progress("lines", total=lines) as advance:
         start = time.monotonic()
         for number, part in run_on_ray(make_worker, [shard._asdict() for shard in missing], actors):

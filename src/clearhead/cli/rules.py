@@ -63,7 +63,12 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         ),
     ),
     "review": (Rule("--fuzzy, --reuse-from", needs="--memory FILE"),),
-    "backtranslate": (Rule("--beam, --precision", excludes="--sample", why=_DRAWN), Rule("--seed", needs="--sample")),
+    "backtranslate": (
+        Rule("--beam, --precision", excludes="--sample", why=_DRAWN),
+        Rule("--seed", needs="--sample"),
+        *_RAY,
+    ),
+    "distill": _RAY,
     "score": (
         Rule("--source, --target", excludes="--pairs", why=_BOTH_SIDES),
         Rule("", needs="--source FILE and --target FILE, --pairs FILE"),

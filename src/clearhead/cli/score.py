@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.bulk_work import Ray, named_file, parts_on_ray
+from clearhead.cli.bulk_work import Ray, finished_parts, named_file
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_untold_language
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
@@ -81,8 +81,8 @@ def score(
     translator = loaded.plain if plain else loaded
     refuse_untold_language(translator, decoding.source_lang)
     if ray is not None:
-        work, lines = Scoring(given.name, plain, settings), Scoring.lines(given.sources, given.targets)
-        with parts_on_ray(ray, named_file(output), lines, models, work, loaded) as parts, open_output(output) as out:
+        work, inputs = Scoring(plain, settings), [(given.name, Scoring.lines(given.sources, given.targets))]
+        with finished_parts(ray, named_file(output), inputs, models, work, loaded) as parts, open_output(output) as out:
             out.writelines(part.text for _, part in parts)
         return
     with progress("scoring", total=len(given.pairs)) as advance:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.cli.bulk_work import Ray, finished_parts
 from clearhead.cli.checks import given, refuse_missing, refuse_overwriting
 from clearhead.cli.console import notice, progress
 from clearhead.cli.from_settings import option
@@ -17,6 +19,7 @@ from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from clearhead.files.output_parts import OutputParts
     from clearhead.formats import SentencePair
     from clearhead.training.synthetic_pairs import MachineSide
 
@@ -46,6 +49,7 @@ def backtranslate(
     sample: Sample = False,
     seed: Annotated[int | None, option("sampling.seed")] = None,
     tag: Tag = None,
+    ray: Ray = None,
 ) -> None:
     """Create training pairs from monolingual target text by back-translation: MODEL generates the source side.
 
@@ -57,11 +61,12 @@ def backtranslate(
     refuse_clashes(context)
     # From the whole distribution, as Edunov et al. 2018 found it best for back-translation.
     sampling = Sampling(epsilon=0.0, **given(seed=seed)) if sample else None
-    _write(model, files, output, decoding, machine_side="source", tag=tag, sampling=sampling)
+    _write(model, files, output, decoding, machine_side="source", tag=tag, sampling=sampling, ray=ray)
 
 
 @with_option_groups
 def distill(
+    context: typer.Context,
     model: Annotated[
         Path, typer.Argument(metavar="TEACHER", help="Model whose translations the new model is trained on.")
     ],
@@ -71,6 +76,7 @@ def distill(
     output: Output,
     decoding: DecodeOptions,
     tag: Tag = None,
+    ray: Ray = None,
 ) -> None:
     """Create training pairs for a smaller model by distillation: TEACHER generates the target side.
 
@@ -79,7 +85,8 @@ def distill(
       clearhead distill runs/teacher train.de --beam 8 -o taught.tsv.gz
       clearhead train --pairs taught.tsv -o runs/student --preset fast
     """
-    _write(model, files, output, decoding, machine_side="target", tag=tag)
+    refuse_clashes(context)
+    _write(model, files, output, decoding, machine_side="target", tag=tag, ray=ray)
 
 
 def _write(
@@ -91,6 +98,7 @@ def _write(
     machine_side: MachineSide,
     tag: str | None,
     sampling: Sampling | None = None,
+    ray: str | None = None,
 ) -> None:
     from clearhead.files import display_name, read_lines
     from clearhead.files.streams import format_extension
@@ -106,29 +114,22 @@ def _write(
         refuse_foreign_format(path)
     refuse_overwriting(output, files)
 
-    from clearhead.training.synthetic_pairs import SyntheticReport, synthesize
-    from clearhead.translation.translator import Translator
+    from clearhead.training.synthetic_pairs import Synthesizing, SyntheticReport, pairs_in, require_tag
+    from clearhead.translation.line_shards import Models
 
-    translator = Translator.load(model, device=decoding.device)
-    report = SyntheticReport()
+    require_tag(tag)
+    models, report = Models.of(model, decoding.device), SyntheticReport()
+    translator = models.load("cpu" if ray else None)  # with Ray, the workers have the GPUs
+    inputs = ((display_name(path), read_lines(path)) for path in files)
 
-    def pairs() -> Iterator[SentencePair]:
-        with progress("translating") as advance:
-            for path in files:
-                yield from synthesize(
-                    translator,
-                    read_lines(path),
-                    machine_side=machine_side,
-                    report=report,
-                    name=display_name(path),
-                    on_progress=advance,
-                    tag=tag,
-                    sampling=sampling,
-                    **decoding.settings,
-                )
+    def pairs(parts: OutputParts) -> Iterator[SentencePair]:
+        yield from pairs_in(parts, report)
         if not report.kept:
             raise DataError("no pair could be made; " + "; ".join(line.strip() for line in report.lines()))
 
-    write_tsv(output, pairs())
+    with progress("translating") if ray is None else nullcontext() as advance:
+        work = Synthesizing(machine_side, tag, sampling, decoding.settings, advance)
+        with finished_parts(ray, output, inputs, models, work, translator) as parts:
+            write_tsv(output, pairs(parts))
     for line in report.lines():
         notice(line)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.bulk_work import Ray, named_file, parts_on_ray
+from clearhead.cli.bulk_work import Ray, finished_parts, named_file
 from clearhead.cli.checks import refuse_missing, refuse_mixing
 from clearhead.cli.console import progress
 from clearhead.cli.options import Model, TranslatorOptions, with_option_groups
@@ -157,18 +157,19 @@ def _translate_on_ray(
     from clearhead.files import display_name, open_output, read_lines
     from clearhead.translation.line_shards import Models, Translating, notable_lines
 
-    output, models = named_file(outputs.output), Models.of(model, decoding.device, decoding.ensemble)
+    output, name = named_file(outputs.output), display_name(path)
+    models = Models.of(model, decoding.device, decoding.ensemble)
     translator = models.load("cpu")  # the workers have the GPUs
-    arguments |= {**(read_terms(translator) if read_terms else {}), "name": (name := display_name(path))}
+    arguments |= read_terms(translator) if read_terms else {}
     translator.translate([], **arguments)  # an impossible setting is refused before anything is read
     lines = read_lines(path)
     start = list(islice(lines, START_LINES))
     if not as_text:
         _refuse_markup(path, start)
     work = Translating(outputs.is_jsonl, outputs.only_if or 0.0, arguments)
-    notices = TranslationNotices(name, translator)
+    notices, inputs = TranslationNotices(name, translator), [(name, chain(start, lines))]
     with (
-        parts_on_ray(address, output, chain(start, lines), models, work, translator) as parts,
+        finished_parts(address, output, inputs, models, work, translator) as parts,
         open_output(output) as out,
     ):
         for _, part in parts:

@@ -28,8 +28,10 @@ class Shard(NamedTuple):
 
     number: int
     """Counted from 0."""
+    name: str
+    """Name of the file that the lines come from, for messages."""
     first: int
-    """Number of its first line in the input, counted from 1."""
+    """Number of its first line in that file, counted from 1."""
     num_lines: int
     path: str
     """The file that holds the lines."""
@@ -93,7 +95,9 @@ class OutputParts:
 
     @classmethod
     @contextmanager
-    def of(cls, output: str, lines: Iterable[str], origin: Mapping[str, Any]) -> Iterator[OutputParts]:
+    def of(
+        cls, output: str, inputs: Iterable[tuple[str, Iterable[str]]], origin: Mapping[str, Any]
+    ) -> Iterator[OutputParts]:
         r"""Read the input, and open the parts that an earlier run with the same input and origin has finished.
 
         Parts stay if the block ends with an error; otherwise, or if there are none, the directory is removed. One
@@ -101,7 +105,7 @@ class OutputParts:
 
         Args:
             output: The output file.
-            lines: The input, without `\n` in any line.
+            inputs: Names of files, and their lines, without `\n` in any of them.
             origin: Everything else that determines the output, as JSON values.
 
         Raises:
@@ -121,7 +125,7 @@ class OutputParts:
             parts, is_whole = cls(directory, []), False
             try:
                 with os_error_as(DataError, cannot):
-                    parts.shards = _write_lines(lines, directory / "lines.txt")
+                    parts.shards = _write_lines(inputs, directory / "lines.txt")
                 parts._require_origin(origin)
                 yield parts
                 is_whole = True
@@ -193,14 +197,16 @@ class OutputParts:
             self.directory.rmdir()
 
 
-def _write_lines(lines: Iterable[str], path: Path) -> list[Shard]:
+def _write_lines(inputs: Iterable[tuple[str, Iterable[str]]], path: Path) -> list[Shard]:
     """Write the lines to a file, and return their shards."""
-    shards, first, offset, rest = list[Shard](), 1, 0, iter(lines)
+    shards, offset = list[Shard](), 0
     with new_file(path) as new, open(new, "wb") as file:
-        while some := list(islice(rest, SHARD_LINES)):
-            data = "".join(line + "\n" for line in some).encode("utf-8")
-            file.write(data)
-            digest = hashlib.sha256(data).hexdigest()
-            shards.append(Shard(len(shards), first, len(some), str(path), offset, len(data), digest))
-            first, offset = first + len(some), offset + len(data)
+        for name, lines in inputs:
+            first, rest = 1, iter(lines)
+            while some := list(islice(rest, SHARD_LINES)):
+                data = "".join(line + "\n" for line in some).encode("utf-8")
+                file.write(data)
+                digest = hashlib.sha256(data).hexdigest()
+                shards.append(Shard(len(shards), name, first, len(some), str(path), offset, len(data), digest))
+                first, offset = first + len(some), offset + len(data)
     return shards

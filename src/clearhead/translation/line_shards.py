@@ -21,7 +21,7 @@ _TRANSLATION = TypeAdapter(Translation)
 
 _OF_LINES = ("num_best", "diversity", "prefix", "alignments", "one_line")
 """Arguments of `Translator.translate` that determine its translations of lines, and not those of documents."""
-_WITHOUT_EFFECT = ("memory", "neighbours", "reuse_from", "name")
+_WITHOUT_EFFECT = ("memory", "neighbours", "reuse_from")
 """Arguments of `Translator.translate` that determine no translation here."""
 
 
@@ -103,7 +103,7 @@ class Translating(NamedTuple):
 
     def make(self, translator: Translator, shard: Shard) -> Part:
         """Translate the lines of a shard; what the notices at the end name is in the details."""
-        translations = translator.translate(shard.lines(), first=shard.first, **self.arguments)
+        translations = translator.translate(shard.lines(), name=shard.name, first=shard.first, **self.arguments)
         chunk, out = TranslatedLines(shard.first, translations, self.only_if), io.StringIO()
         writer = LineWriter(out, is_jsonl=self.is_jsonl, num_best=self.arguments["num_best"])
         writer.count = shard.first - 1
@@ -119,8 +119,6 @@ class Translating(NamedTuple):
 class Scoring(NamedTuple):
     """Scores of given translations, one a line."""
 
-    name: str
-    """Name of the file of the pairs, for messages."""
     plain: bool
     settings: Mapping[str, Any]
     """Fields of `DecodeConfig`, as for `Translator.score`."""
@@ -138,7 +136,7 @@ class Scoring(NamedTuple):
         """Score the pairs of a shard."""
         sources, targets = zip(*map(json.loads, shard.lines()), strict=True)
         by = translator.plain if self.plain else translator
-        scores = by.score(sources, targets, name=self.name, first=shard.first, **self.settings)
+        scores = by.score(sources, targets, name=shard.name, first=shard.first, **self.settings)
         return Part("".join(map(score_line, scores)), {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -21,6 +22,7 @@ import pytest
 
 from clearhead.bundle.side_files import SHORTLIST_FILE, add_side_files
 from clearhead.cli.score import score
+from clearhead.cli.synthesize import backtranslate, distill
 from clearhead.cli.translate import translate
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
@@ -160,6 +162,41 @@ def test_outputs_and_notices_are_those_of_one_process(
     assert own == alone.stderr.splitlines()
 
 
+@pytest.mark.parametrize("command", [distill, backtranslate])
+@pytest.mark.usefixtures("without_ray")
+def test_synthetic_pairs_are_those_of_one_process(run_command, make_model_dir, write_lines, tmp_path, command):
+    files = [write_lines("a.txt", *LINES[:17]), write_lines("b.txt", *LINES[17:])]
+    model = make_model_dir(seed=6, printable=True, decode={"beam_size": 2, "extra_length": 60})
+    here, there = tmp_path / "here.tsv.gz", tmp_path / "there.tsv.gz"
+    alone = run_command(command, model, *files, "-o", here, "--tag", "en")
+    result = run_command(command, model, *files, "-o", there, "--tag", "en", "--ray", "auto")
+    assert here.read_bytes() == there.read_bytes()
+    assert len(gzip.decompress(here.read_bytes()).splitlines()) > 4
+    assert alone.stderr in result.stderr
+
+
+def test_distillation_continues_in_one_process(run_command, make_model_dir, write_lines, tmp_path, monkeypatch):
+    monkeypatch.setattr(output_parts, "SHARD_LINES", 7)
+    model = make_model_dir(seed=6, printable=True, decode={"beam_size": 2, "extra_length": 60})
+    given, add, added = [model, write_lines("a.txt", *LINES)], output_parts.OutputParts.add, []
+
+    def ending(parts, shard, part):
+        if len(added) == 3:
+            raise KeyboardInterrupt
+        added.append(shard.number)
+        add(parts, shard, part)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(output_parts.OutputParts, "add", ending)
+        interrupted = run_command(distill, *given, "-o", tmp_path / "out.tsv")
+    assert interrupted.exit_code != 0
+    assert added == [0, 1, 2]
+    assert not (tmp_path / "out.tsv").exists()
+    assert "21 lines were finished before" in run_command(distill, *given, "-o", tmp_path / "out.tsv").stderr
+    run_command(distill, *given, "-o", tmp_path / "whole.tsv")
+    assert (tmp_path / "out.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+
+
 @pytest.mark.usefixtures("without_ray")
 def test_scores_are_those_of_one_process(run_command, make_model_dir, write_lines, tmp_path):
     sources, targets = LINES, [f"A dog, {number} dogs." for number in range(len(LINES))]
@@ -218,7 +255,7 @@ def test_parts_of_another_shortlist_are_refused(make_model_dir):
 def test_a_worker_with_another_model_is_refused(make_model_dir):
     origin = {"models": [["another", "one"]], "version": "0"}
     with pytest.raises(ModelError, match=r"differs from the model where the command was given: models, version"):
-        load_worker(Models(make_model_dir(), "cpu"), Scoring("a", plain=False, settings={}), origin)
+        load_worker(Models(make_model_dir(), "cpu"), Scoring(plain=False, settings={}), origin)
 
 
 @pytest.mark.usefixtures("without_ray")

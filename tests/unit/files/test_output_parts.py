@@ -28,7 +28,7 @@ def upper(shard):
 @contextmanager
 def ended(output, lines=LINES, **origin):
     """Open parts for work that ends with an error."""
-    with suppress(KeyboardInterrupt), OutputParts.of(str(output), lines, origin) as parts:
+    with suppress(KeyboardInterrupt), OutputParts.of(str(output), [("in.txt", lines)], origin) as parts:
         yield parts
         raise KeyboardInterrupt
 
@@ -43,7 +43,7 @@ def interrupted(output, lines=LINES, *, numbers=(), **origin):
 
 def test_parts_are_joined_in_the_order_of_the_input(tmp_path):
     output = tmp_path / "out.txt"
-    with OutputParts.of(str(output), LINES, {"model": "m"}) as parts:
+    with OutputParts.of(str(output), [("in.txt", LINES)], {"model": "m"}) as parts:
         assert [(shard.number, shard.first, shard.lines()) for shard in parts.shards] == [
             (0, 1, LINES[:3]),
             (1, 4, LINES[3:6]),
@@ -56,6 +56,16 @@ def test_parts_are_joined_in_the_order_of_the_input(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_shards_are_of_one_file_each(tmp_path):
+    inputs = [("a.txt", LINES[:4]), ("empty.txt", []), ("b.txt", LINES[4:])]
+    with OutputParts.of(str(tmp_path / "out.txt"), inputs, {}) as parts:
+        assert [(shard.number, shard.name, shard.first, shard.lines()) for shard in parts.shards] == [
+            (0, "a.txt", 1, LINES[:3]),
+            (1, "a.txt", 4, LINES[3:4]),
+            (2, "b.txt", 1, LINES[4:]),
+        ]
+
+
 def test_an_input_without_lines_has_no_parts(tmp_path):
     with OutputParts.of(str(tmp_path / "out.txt"), [], {}) as parts:
         assert parts.shards == list(parts) == []
@@ -64,7 +74,7 @@ def test_an_input_without_lines_has_no_parts(tmp_path):
 def test_finished_parts_stay_after_an_interruption(tmp_path):
     output = tmp_path / "out.txt"
     interrupted(output, numbers=[2], model="m")
-    with OutputParts.of(str(output), LINES, {"model": "m"}) as parts:
+    with OutputParts.of(str(output), [("in.txt", LINES)], {"model": "m"}) as parts:
         assert [parts.get(shard) is not None for shard in parts.shards] == [False, False, True]
         with pytest.raises(DataError, match=r"part-00000000 was damaged or removed; the same command makes it again"):
             list(parts)
@@ -98,7 +108,7 @@ def test_parts_of_another_origin_are_refused(tmp_path, lines, origin, changed):
     output = tmp_path / "out.txt"
     interrupted(output, numbers=[1], model="m", beam=4)
     match = rf"out\.txt\.parts has finished parts of an output that was made with another {changed}; repeat"
-    with pytest.raises(DataError, match=match), OutputParts.of(str(output), lines, origin):
+    with pytest.raises(DataError, match=match), OutputParts.of(str(output), [("in.txt", lines)], origin):
         pass
     assert interrupted(output, model="m", beam=4), "the parts are still there"
     (tmp_path / "out.txt.parts" / "origin.json").unlink()
@@ -116,7 +126,7 @@ def test_work_that_finished_no_part_leaves_nothing_and_hinders_no_other(tmp_path
         yield from LINES[:4]
         raise DataError("in.txt, line 5: no text")
 
-    with pytest.raises(DataError, match="line 5"), OutputParts.of(str(output), unreadable(), {}):
+    with pytest.raises(DataError, match="line 5"), OutputParts.of(str(output), [("in.txt", unreadable())], {}):
         pass
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "out.txt.parts").mkdir()  # as a kill leaves it
@@ -145,7 +155,7 @@ def test_one_process_works_on_an_output(tmp_path):
 def test_files_of_others_in_the_directory_stay(tmp_path):
     (directory := tmp_path / "out.txt.parts").mkdir()
     (directory / "notes").write_text("mine")
-    with OutputParts.of(str(tmp_path / "out.txt"), LINES, {}) as parts:
+    with OutputParts.of(str(tmp_path / "out.txt"), [("in.txt", LINES)], {}) as parts:
         for shard in parts.shards:
             parts.add(shard, upper(shard))
     assert [path.name for path in directory.iterdir()] == ["notes"]
@@ -155,6 +165,6 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "out.txt.parts").write_text("a file")
     with (
         pytest.raises(DataError, match=r"cannot keep finished parts in .*out\.txt\.parts: File exists"),
-        OutputParts.of(str(tmp_path / "out.txt"), LINES, {}),
+        OutputParts.of(str(tmp_path / "out.txt"), [("in.txt", LINES)], {}),
     ):
         pass

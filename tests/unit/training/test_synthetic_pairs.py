@@ -6,7 +6,7 @@ import pytest
 
 from clearhead.decoding import Sampling
 from clearhead.errors import ConfigError, DataError
-from clearhead.training import synthetic_pairs
+from clearhead.files import output_parts
 from clearhead.training.synthetic_pairs import SyntheticReport, synthesize
 from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
@@ -68,7 +68,7 @@ def test_synthetic_pairs_keep_the_order_of_lines(translator, monkeypatch):
 
 
 def test_origins_and_errors_of_synthetic_pairs_count_lines_from_1_over_all_chunks(make_bundle, monkeypatch):
-    monkeypatch.setattr(synthetic_pairs, "_CHUNK_LINES", 2)
+    monkeypatch.setattr(output_parts, "SHARD_LINES", 2)
     translator = Translator(make_bundle(language_tags=("de", "fr")))
     options = {"machine_side": "source", "report": SyntheticReport(), "name": "mono.txt"}
     with pytest.raises(DataError, match=r"mono\.txt, line 3: unknown language tag <2da>"):
