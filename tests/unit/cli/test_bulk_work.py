@@ -313,7 +313,7 @@ def test_a_cluster_that_cannot_be_reached_is_one_line(run_command, make_model_di
     assert not (tmp_path / "out.txt").exists()
 
 
-def test_what_a_worker_raises_is_found_in_the_error_of_ray():
+def test_an_error_of_ray_names_the_error_of_the_worker():
     text = """\x1b[36mray::MapWorker(Map(_Actor)).submit()\x1b[39m (pid=7, ip=192.0.2.2)
 Traceback (most recent call last):
   File "work.py", line 3, in work

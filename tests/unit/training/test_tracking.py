@@ -197,7 +197,7 @@ def test_a_resumed_run_continues_its_tracked_run_and_trains_as_one_without(setti
     assert capsys.readouterr().out == ""  # what clients print goes beside the output of the command
 
 
-def test_nothing_reaches_a_network_unless_a_variable_of_the_tracker_says_so(settings, calls, monkeypatch):
+def test_a_network_is_used_only_with_a_variable_of_the_tracker(settings, calls, monkeypatch):
     train_from_values(settings("a", track="wandb"))
     [begun] = [values for call, values in calls("wandb") if call == "init"]
     assert (begun["mode"], begun["resume"], begun["project"]) == ("offline", None, "clearhead")
