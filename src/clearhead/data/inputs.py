@@ -220,8 +220,8 @@ def missing_inputs(config: Config) -> list[str]:
 
 
 def entry_sizes(config: Config) -> list[int]:
-    """Return the number of files of each entry of `data.pairs`, which share its weight."""
-    return [len(_files_of("pairs", path)) for path in config.data.pairs]
+    """Return the number of files of each entry of `data.pairs`, which share its weight; a missing file counts."""
+    return [len(_files_of("pairs", path) or [path]) for path in config.data.pairs]
 
 
 def _files_of(role: str, path: str) -> list[str]:

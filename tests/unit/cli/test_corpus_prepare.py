@@ -129,6 +129,14 @@ def test_text_moved_to_an_entry_of_another_weight_is_prepared_again(tmp_path, ca
     assert dict(report["weights"])[3] > 50
 
 
+def test_train_begins_with_prepared_data_whose_text_was_removed(tmp_path, config, capsys):
+    config.write_text(config.read_text().replace("valid_size", "weights = [2]\nvalid_size"))
+    assert clearhead("corpus", "prepare", config, "-o", tmp_path / "run") == 0
+    (tmp_path / "numbers.tsv").unlink()
+    assert clearhead("train", config, "--out", tmp_path / "run", *FLAGS) == 0
+    assert "prepared 183 training and 17 validation pairs before\n" in capsys.readouterr().err
+
+
 def test_prepare_reports_what_it_cannot_use(tmp_path, config, capsys):
     assert clearhead("corpus", "prepare", config) == 1
     assert "name the run directory: --out RUN" in capsys.readouterr().err
