@@ -172,7 +172,7 @@ def run_on_ray(
 def _reason(error: Exception) -> str:
     """Return one line of an error of Ray: what a worker raised, which is within a traceback, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return next((line for line in lines if re.match(r"\w+(Error|Exception)\b", line)), lines[0])
+    return next((line for line in lines if re.match(r"\w+(Error|Exception)\b", line)), lines[0]).rstrip(".")
 
 
 class _Actor:

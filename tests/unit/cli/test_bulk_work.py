@@ -324,7 +324,7 @@ The above exception was the direct cause of the following exception:
 
 ray.exceptions.UserCodeException: UDF failed to process a data block."""
     assert ray_shards._reason(ValueError(text)) == "RuntimeError: a bug here"
-    assert ray_shards._reason(ValueError("\nThe actor died.\nmore")) == "The actor died."
+    assert ray_shards._reason(ValueError("\nThe actor died.\nmore")) == "The actor died"
     assert ray_shards._reason(ValueError()) == "ValueError"
 
 
