@@ -239,7 +239,8 @@ collections, looked = [], []
 def note():
     parts = [vars(part) for name, part in sys.modules.items() if name.startswith("clearhead")]
     every = {{id(one): one for part in parts for one in part.values() if isinstance(one, type)}}
-    classes = sum("__dataclass_fields__" in vars(one) for one in every.values())
+    own = [one for one in every.values() if one.__module__.startswith("clearhead")]
+    classes = sum("__dataclass_fields__" in vars(one) for one in own)
     unused = [*{{*{UNUSED}}} & sys.modules.keys()]
     print(json.dumps([collections, looked, gc.get_freeze_count() > 10_000, unused, classes]), file=sys.stderr)
 atexit.register(note)
