@@ -90,7 +90,7 @@ def _num_lines(shards: Sequence[Shard]) -> int:
 def _make_on_ray(
     parts: OutputParts, missing: Sequence[Shard], make_worker: Callable[[], Worker], address: str, *, device: str
 ) -> None:
-    """Make parts on a Ray cluster, and report how fast that was."""
+    """Make parts on a Ray cluster, and report how fast that was, and what a million lines cost."""
     from clearhead.runtime.ray_shards import ray_actors, run_on_ray
 
     lines = _num_lines(missing)
@@ -100,4 +100,8 @@ def _make_on_ray(
             parts.add(shard := parts.shards[number], part)
             advance(shard.num_lines)
         seconds = time.monotonic() - start
-    notice(f"{lines:,} lines in {seconds:,.0f} s: {lines / seconds:,.1f} a second on {actors}")
+    hours = seconds * actors.number / lines * 1e6 / 3600
+    notice(
+        f"{lines:,} lines in {seconds:,.0f} s: {lines / seconds:,.1f} a second on {actors}; a million take "
+        f"{hours:,.2f} {actors.device} hours"
+    )

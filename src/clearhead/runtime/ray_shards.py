@@ -45,7 +45,12 @@ class Actors(NamedTuple):
 
     def __str__(self) -> str:
         """Return such as "2 CPUs"."""
-        return f"{self.number:,} {'GPU' if self.gpus else 'CPU'}{'s' if self.number > 1 else ''}"
+        return f"{self.number:,} {self.device}{'s' if self.number > 1 else ''}"
+
+    @property
+    def device(self) -> str:
+        """What each has of its own: `CPU` or `GPU`."""
+        return "GPU" if self.gpus else "CPU"
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_changes_nothing(run_command, make_model_dir, wr
     assert process.returncode == 0, said
     assert output.read_text(encoding="utf-8") == expected
     assert (ray_directory / "marker").exists()
-    assert re.search(r"clearhead: 31 lines in \d+ s: [\d.]+ a second on \d+ CPUs?\n", said)
+    assert re.search(r"clearhead: 31 lines in \d+ s: [\d.]+ a second on \d+ CPUs?; a million take [\d.,]+ CPU ", said)
     assert "Traceback" not in said  # Ray may say that a worker ended
     assert not Path(f"{output}.parts").exists()
 
