@@ -179,6 +179,7 @@ class Checkpoints:
     _damaged: set[Path] = field(default_factory=set)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))  # starts with its first task
     _tasks: list[Future[None]] = field(default_factory=list)
+    _has_failed: bool = False  # to write one
 
     def __enter__(self) -> Self:
         return self
@@ -288,6 +289,7 @@ class Checkpoints:
         try:
             yield
         except (OSError, CheckpointError) as error:
+            self._has_failed = True
             earlier = self._paths()
             kept = f"the last good checkpoint is {earlier[-1]}" if earlier else "there is no earlier checkpoint"
             trouble = disk_trouble(error) if isinstance(error, OSError) else error
@@ -417,6 +419,8 @@ class Checkpoints:
         self._do(self._prune, keep, best_step, multiple_of)
 
     def _prune(self, keep: int, best_step: int | None, multiple_of: int) -> None:
+        if self._has_failed:  # the run ends, and the state to resume from may name another best one
+            return
         kept = _regular([path for path in self._paths() if path not in self._damaged], multiple_of)[-keep:]
         for path in self._paths():
             if path not in kept and (best_step is None or path != self.path(best_step)):

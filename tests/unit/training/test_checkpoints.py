@@ -372,6 +372,17 @@ def test_a_full_disk_in_the_thread_is_told_by_what_comes_next(checkpoints, monke
     assert os.listdir(checkpoints.directory) == [good.name]
 
 
+def test_nothing_is_deleted_after_a_checkpoint_that_the_thread_could_not_write(checkpoints, monkeypatch):
+    best, last = save(checkpoints, 10, 20)
+    checkpoints.is_background = True
+    monkeypatch.setattr(module, "write_weights", lambda path, *_: os.stat(path / "none"))
+    save(checkpoints, 30)
+    checkpoints.prune(1, best_step=30, multiple_of=10)
+    with pytest.raises(CheckpointError), checkpoints:
+        pass
+    assert sorted(os.listdir(checkpoints.directory)) == [best.name, last.name]
+
+
 def test_another_error_is_not_replaced_by_that_of_the_thread(checkpoints, monkeypatch):
     checkpoints.is_background = True
     monkeypatch.setattr(module, "write_weights", lambda *_: 1 / 0)
