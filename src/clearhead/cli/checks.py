@@ -90,6 +90,16 @@ def refuse_binary(what: str, output: str | None) -> None:
         raise ConfigError(f"{what} is no text, which a terminal could show; name a file with -o, or -o - for a pipe")
 
 
+def refuse_alignments_in_output(alignments: str | None, output: str | None, what: str) -> None:
+    """Make sure that word alignments and the output are not the same file.
+
+    Raises:
+        ConfigError: If they are.
+    """
+    if alignments is not None and output is not None and os.path.realpath(alignments) == os.path.realpath(output):
+        raise ConfigError(f"--alignments {alignments} is where the {what} go; name another file")
+
+
 def refuse_other_than_page(option: str, path: str, inputs: Iterable[str] = ()) -> None:
     """Make sure that the file of a page has an extension that browsers open, and can be written.
 

@@ -7,7 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from clearhead.cli.bulk_work import Ray, finished_parts, named_file
-from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting, refuse_untold_language
+from clearhead.cli.checks import (
+    refuse_alignments_in_output,
+    refuse_missing,
+    refuse_mixing,
+    refuse_overwriting,
+    refuse_untold_language,
+)
 from clearhead.cli.console import progress
 from clearhead.cli.options import (
     OUTPUT,
@@ -70,6 +76,7 @@ def score(
     refuse_missing(files)
     refuse_overwriting(alignments, files)
     refuse_overwriting(output, files)
+    refuse_alignments_in_output(alignments, output, "scores")
     settings: Any = decoding.settings
 
     from clearhead.files import open_output

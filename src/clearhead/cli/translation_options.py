@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from clearhead.cli.checks import refuse_overwriting, refuse_report
+from clearhead.cli.checks import refuse_alignments_in_output, refuse_overwriting, refuse_report
 from clearhead.cli.from_settings import option
 from clearhead.cli.options import OUTPUT, OptionGroup, Plain
-from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
@@ -97,9 +95,7 @@ class TranslationOptions(OptionGroup):
         refuse_overwriting(self.output, paths)
         refuse_report(self.report, paths, [self.output, self.alignments])
         refuse_overwriting(self.alignments, paths)
-        both = [os.path.realpath(path) for path in (self.alignments, self.output) if path is not None]
-        if len(both) > len({*both}):
-            raise ConfigError(f"--alignments {self.alignments} is where the translations go; name another file")
+        refuse_alignments_in_output(self.alignments, self.output, "translations")
 
     @contextmanager
     def writer(self, paths: Sequence[str], num_best: int) -> Iterator[LineWriter]:

@@ -28,6 +28,8 @@ def test_scores_go_to_a_file(run_command, make_model_dir, write_lines, tmp_path)
     assert output.read_text() == run_command(score, model, *files).stdout
     with pytest.raises(DataError, match="is an input as well"):
         run_command(score, model, *files, "-o", source)
+    with pytest.raises(ConfigError, match="where the scores go"):
+        run_command(score, model, *files, "-o", output, "--alignments", output)
 
 
 def test_one_side_or_both_may_be_standard_input(run_command, make_model_dir, write_lines):
