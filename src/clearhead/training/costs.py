@@ -27,7 +27,7 @@ from clearhead.model.weight_shapes import weight_shapes
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.memory import device_memory
 from clearhead.training.layers import Layers, changed, step_limit
-from clearhead.training.memory import StepMemory, StepSimulation
+from clearhead.training.memory import StepMemory, StepSimulation, within_budget
 from clearhead.training.own_parts import NO_OWN_PARTS
 from clearhead.training.plan import optimizer_and_batch, planned_dropout, run_seconds, seconds_per_step
 from clearhead.training.warm_start import with_model
@@ -243,20 +243,25 @@ def costs_of(
         machine: The machine to train on; None for this one.
 
     Raises:
-        ConfigError: If the run does not fit into the memory of this machine.
+        ConfigError: If the run does not fit into the memory of this machine, or on its CPU into `train.max_memory`.
     """
-    train = config.train
-    at_once = max(length, min(train.batch_tokens, train.micro_batch_tokens))
-    parts = max(1.0, train.batch_tokens / at_once)
-    simulation = StepSimulation(config)
-    memory = simulation.memory(at_once // length, length, length, parts=math.ceil(parts))
-    device = resolve_device(config.device)
-    limit = device_memory(device) if machine is None else machine.memory
+    device = torch.device(resolve_device(config.device))
+    limit, budget = device_memory(str(device)) if machine is None else machine.memory, config.train.max_memory
+    if machine is None and device.type == "cpu":
+        config, budget = within_budget(config, *_random_step(config, length), device, 1), None
+    elif budget is not None:
+        limit = min(budget, limit or budget)
+    train, simulation = config.train, StepSimulation(config)
     fitting = None if limit is None else length * simulation.most_pairs(limit, length, length)
+    at_once = max(length, min(train.batch_tokens, train.micro_batch_tokens))
+    if budget is not None and fitting is not None:  # a run cuts its parts until they fit
+        at_once = max(length, min(at_once, fitting))
+    parts = max(1.0, train.batch_tokens / at_once)
+    memory = simulation.memory(at_once // length, length, length, parts=math.ceil(parts))
     if machine is None:
         if limit is not None and memory.lasting > limit:
             raise ConfigError("this machine has not enough memory to time a step; describe another with --machine")
-        compute, update = _measured(config, length, sum(flops.values()), torch.device(device)), 0.0
+        compute, update = _measured(config, length, sum(flops.values()), device), 0.0
     else:
         compute = sum(flops.values()) * train.batch_tokens / (machine.flops * machine.utilisation)
         lasting = (memory.most[part] for part in ("weights", "optimizer"))
@@ -281,13 +286,18 @@ def _gathered(config: Config) -> int:
 def _measured(config: Config, length: int, flops_per_token: float, device: torch.device) -> float:
     """Return the seconds of a step on this machine, measured on a few parts of random text."""
     tokens = int(min(_MOST_TIMED, max(_LEAST_TIMED, _TIMED_FLOPS / flops_per_token)))
-    pairs = random_pairs(config, length)
-    order = BatchOrder(pairs.source_lengths, pairs.target_lengths, batch_tokens=config.train.batch_tokens, seed=1)
+    order, pairs = _random_step(config, length)
     config = changed(config, {"train.compile": False})  # it takes minutes on a GPU
     seconds, _ = seconds_per_step(config, order, pairs, device, 1, NO_OWN_PARTS, timed_tokens=tokens)
     if seconds is None:
         raise ConfigError("this machine has not enough memory to time a step; describe another with --machine")
     return seconds
+
+
+def _random_step(config: Config, length: int) -> tuple[BatchOrder, PairStore]:
+    pairs = random_pairs(config, length)
+    batch_tokens = config.train.batch_tokens
+    return BatchOrder(pairs.source_lengths, pairs.target_lengths, batch_tokens=batch_tokens, seed=1), pairs
 
 
 def random_pairs(config: Config, length: int) -> PairStore:

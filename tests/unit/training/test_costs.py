@@ -9,6 +9,7 @@ from clearhead.config import Config
 from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
 from clearhead.training import costs as module
+from clearhead.training import memory
 from clearhead.training.costs import Costs, Machine, costs_of, expected_config
 from clearhead.training.layers import Layers
 from clearhead.training.memory import PARTS, StepMemory
@@ -110,6 +111,31 @@ def test_the_time_follows_from_the_peaks_of_a_machine():
     assert found.steps == int(300 * 0.95 / (found.compute_seconds + found.update_seconds))
     assert found.fitting_tokens % 9 == 0
     assert found.fitting_tokens > 90
+
+
+def test_a_memory_budget_cuts_steps_into_parts_that_fit(monkeypatch):
+    monkeypatch.setattr(module, "seconds_per_step", lambda *_, **__: (0.25, 0.0))
+    machine = Machine(**{**MACHINE, "memory": 1e9})
+
+    def planned(budget, machine, batch_tokens=45_000):
+        config = Config(
+            model={"vocab_size": 370, "d_model": 12, "d_ff": 29, "num_heads": 3, "num_encoder_layers": 1},
+            train={"batch_tokens": batch_tokens, "micro_batch_tokens": 18_000, "max_memory": budget},
+            device="cpu",
+        )
+        return costs_of(config, 3, parameters=1, flops={"all": 6.0}, length=9, machine=machine)
+
+    whole, within = planned(None, machine), planned("20MB", machine)
+    assert whole.parts == 2.5
+    assert 9 < within.fitting_tokens == 45_000 / within.parts < 18_000
+    assert within.memory.peak <= 20e6 < whole.memory.peak
+    # On this CPU the budget is that of the whole process.
+    monkeypatch.setattr(memory, "process_memory", lambda: 0)
+    of_process = planned("290MB", None)
+    assert of_process.parts in (5, 10, 20, 40, 80)
+    assert of_process.fitting_tokens > 18_000
+    with pytest.raises(ConfigError, match=r"train\.max_memory \(10 MB\) is too little"):
+        planned("10MB", None)
 
 
 def test_without_a_machine_a_part_of_a_step_is_timed_here(monkeypatch):
