@@ -327,7 +327,8 @@ class EpochWeights:
         shares = {entry: rows ** (1.0 / temperature) for entry, rows in sizes.items() if rows}
         for run, entry in zip(self.runs, self._entry_of_run, strict=True):
             if run[1]:
-                run[0] *= self.num_rows * shares[entry] / sum(shares.values()) / sizes[entry]
+                share = self.num_rows * shares[entry] / sum(shares.values())
+                run[0] = round(run[0] * share / sizes[entry], 9)  # 1.0000000000000002 would add a pair to every epoch
 
 
 class RowWeights:

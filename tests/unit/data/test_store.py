@@ -188,3 +188,11 @@ def test_temperature_gives_each_entry_the_root_of_its_size():
         [pytest.approx(of_size[200]), 200],
     ]
     assert sum(size * weight for size, weight in of_size.items()) == pytest.approx(1_000)
+
+
+def test_temperature_leaves_entries_of_one_size_as_they_are():
+    weights = EpochWeights({}, {})
+    for entry in (1, 2):
+        weights.add(1, 6, entry)  # 12 * (6 ** 0.2 / (2 * 6 ** 0.2)) / 6 is above 1 in floating point
+    weights.temper(5.0)
+    assert weights.runs == [[1, 6], [1, 6]]
