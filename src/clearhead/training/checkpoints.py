@@ -197,6 +197,8 @@ class Checkpoints:
         Raises:
             CheckpointError: If a checkpoint could not be written.
         """
+        if self._tasks and self.shares is not None:
+            self.shares.workers.begin("")  # no time limit: that of a checkpoint follows from how long it takes to copy
         while self._tasks:
             self._tasks.pop(0).result()
 

@@ -377,6 +377,7 @@ class Loop:
         """Write a checkpoint. Publish the model if it is the best so far, so that a killed run leaves a model too."""
         self._read()
         self._tick()
+        self.checkpoints.wait()
         self.workers.begin("a checkpoint")
         self.state.micro_batch_tokens = self.steps.cut_to
         weights = model_tensors(self.model)

@@ -32,7 +32,10 @@ class Worker(SimpleNamespace):
     """One of three workers in this process, which holds the rows that FSDP would give it: two, two and one of five."""
 
     def __init__(self, rank: int, store: HashStore) -> None:
-        super().__init__(rank=rank, count=COUNT, store=store, is_first=rank == 0)
+        super().__init__(rank=rank, count=COUNT, store=store, is_first=rank == 0, work="")
+
+    def begin(self, work: str) -> None:
+        self.work = work
 
     def messages(self) -> Messages:
         return Messages(self.store)
@@ -143,6 +146,15 @@ def test_a_share_that_cannot_be_written_is_an_error_of_its_worker_and_of_the_fir
     assert "the disk is full" in third
     assert list(workplace.directory.iterdir()) == [good]
     assert not path.exists()
+
+
+@pytest.mark.parametrize("wait", [Checkpoints.wait, Checkpoints.paths])
+def test_waiting_for_a_thread_that_writes_has_no_time_limit(workplace, wait):
+    workplace.save(4)
+    for checkpoints in workplace.workers:
+        checkpoints.shares.workers.work = "a step"
+        wait(checkpoints)
+        assert checkpoints.shares.workers.work == ""
 
 
 def test_a_first_worker_that_ends_waits_for_no_share(workplace):
