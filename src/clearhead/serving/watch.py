@@ -26,6 +26,7 @@ from clearhead.serving.server import bind
 _HOST = "127.0.0.1"
 _LOOK_SECONDS = 1.0
 """Seconds between two looks at whether the page has changed."""
+_NONE = object()
 _CLOSING_SECONDS = 3
 """Seconds that a browser has to read the rest at the end."""
 
@@ -109,12 +110,12 @@ def _application(
         return HTMLResponse(fill("report.html", title=title, style=style_text, content=content), headers=headers)
 
     async def changes() -> AsyncIterator[str]:
-        shown = await asyncio.to_thread(version)
+        shown: object = _NONE  # the page was made before, and may have changed since
         while not ended.is_set():
-            await asyncio.sleep(_LOOK_SECONDS)
             now = await asyncio.to_thread(version)
             yield ": alive\n\n" if now == shown else "data: changed\n\n"
             shown = now
+            await asyncio.sleep(_LOOK_SECONDS)
         yield "event: ended\ndata:\n\n"
 
     def events(_: Request) -> Response:

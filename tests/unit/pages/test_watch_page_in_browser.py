@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
@@ -52,3 +53,11 @@ def test_page_of_a_run_in_progress_follows_its_log(browser, run, theme):
     page.get_by_text("Training has ended").wait_for()
     assert complaints == []
     page.close()
+
+
+def test_a_change_between_a_page_and_its_stream_of_changes_is_told_by_the_stream(run):
+    with watched(0, "clearhead: run", lambda: progress_page(run), lambda: size(run)) as address:
+        assert httpx.get(address).status_code == 200
+        log(run, 25)
+        with httpx.stream("GET", f"{address}events") as stream:
+            assert next(stream.iter_lines()) == "data: changed"
