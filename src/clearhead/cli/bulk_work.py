@@ -76,7 +76,8 @@ def finished_parts(
         if before := _num_lines(parts.shards) - _num_lines(missing):
             notice(f"{before:,} lines were finished before")
         if missing and address is not None:
-            _make_on_ray(parts, missing, partial(load_worker, models, work, origin), address, device=models.device)
+            make_worker = partial(load_worker, models.on_every_machine(), work, origin)
+            _make_on_ray(parts, missing, make_worker, address, device=models.device)
         else:
             for shard in missing:
                 parts.add(shard, work.make(translator, shard).to_bytes(shard))

@@ -83,7 +83,7 @@ def score(
     from clearhead.text.word_links import pharaoh
     from clearhead.translation.line_shards import Models, Scoring, score_line
 
-    given, models = pairs.read(source, target), Models.of(model, device, ensemble)
+    given, models = pairs.read(source, target), Models(model, device, tuple(ensemble or ()))
     loaded = models.load("cpu" if ray else device)  # with Ray, the workers have the GPUs
     translator = loaded.plain if plain else loaded
     refuse_untold_language(translator, decoding.source_lang)

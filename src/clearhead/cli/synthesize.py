@@ -118,7 +118,7 @@ def _write(
     from clearhead.translation.line_shards import Models
 
     require_tag(tag)
-    models, report = Models.of(model, decoding.device), SyntheticReport()
+    models, report = Models(model, decoding.device), SyntheticReport()
     translator = models.load("cpu" if ray else None)  # with Ray, the workers have the GPUs
     inputs = ((display_name(path), read_lines(path)) for path in files)
 

@@ -76,6 +76,8 @@ def translate(
     if not outputs.is_jsonl:
         refuse_mixing("--alignments", outputs.alignments, "translations")
 
+    from clearhead.files import display_name, read_lines
+    from clearhead.translation.lines import CHUNK_LINES, translate_lines
     from clearhead.translation.worker_pool import TranslatorTeam
 
     arguments: dict[str, Any] = {**outputs.arguments(search.nbest), **search.translate_arguments}
@@ -91,41 +93,20 @@ def translate(
         translate_documents(load, paths, outputs, documents, memory, arguments, read_terms, workers=workers)
         return
     outputs.refuse_overwriting(paths)
-    arguments |= {
-        "alignments": outputs.alignments is not None,
-        "one_line": not outputs.is_jsonl,
-        "memory": memory,
-        **search.line_arguments,
-    }
+    arguments |= {"alignments": outputs.alignments is not None, "one_line": not outputs.is_jsonl}
+    arguments |= {"memory": memory, **search.line_arguments}
     if ray is not None:
         _translate_on_ray(ray, model, decoding, paths[0], outputs, arguments, read_terms, as_text=documents.as_text)
         return
-    _translate_here(load, paths, outputs, arguments, read_terms, workers=workers, as_text=documents.as_text)
-
-
-def _translate_here(
-    load: Callable[[], AbstractContextManager[Translator]],
-    paths: list[str],
-    outputs: TranslationOptions,
-    arguments: dict[str, Any],
-    read_terms: Callable[[Translator], dict[str, Any]] | None,
-    *,
-    workers: int,
-    as_text: bool,
-) -> None:
-    """Translate the lines of files in this process, or in several of this machine."""
-    from clearhead.files import display_name, read_lines
-    from clearhead.translation.lines import CHUNK_LINES, translate_lines
-
     with load() as translator:
         arguments |= read_terms(translator) if read_terms else {}
         translator.translate([], **arguments)  # an impossible setting is refused before anything is read
         report_unconsulted(translator, arguments)
-        with outputs.writer(paths, arguments["num_best"]) as writer, _bar(outputs.output) as advance:
+        with outputs.writer(paths, search.nbest) as writer, _bar(outputs.output) as advance:
             arguments |= {"only_if": outputs.only_if or 0.0, "on_progress": advance}
             for path in paths:
                 name, before, is_typed = display_name(path), writer.count, _is_typed(path)
-                check = None if as_text or is_typed else partial(_refuse_markup, path)
+                check = None if documents.as_text or is_typed else partial(_refuse_markup, path)
                 # Whoever types a line wants to see its translation before typing the next.
                 size = 1 if is_typed else CHUNK_LINES * workers
                 notices, lines = TranslationNotices(name, translator), read_lines(path)
@@ -158,7 +139,7 @@ def _translate_on_ray(
     from clearhead.translation.line_shards import Models, Translating, notable_lines
 
     output, name = named_file(outputs.output), display_name(path)
-    models = Models.of(model, decoding.device, decoding.ensemble)
+    models = Models(model, decoding.device, tuple(decoding.ensemble or ()))
     translator = models.load("cpu")  # the workers have the GPUs
     arguments |= read_terms(translator) if read_terms else {}
     translator.translate([], **arguments)  # an impossible setting is refused before anything is read

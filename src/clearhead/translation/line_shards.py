@@ -26,7 +26,7 @@ _WITHOUT_EFFECT = ("memory", "neighbours", "reuse_from")
 
 
 class Models(NamedTuple):
-    """What every worker loads, from the same paths on every machine."""
+    """What every worker loads."""
 
     path: Path
     """A model directory or a run directory."""
@@ -35,10 +35,9 @@ class Models(NamedTuple):
     ensemble: tuple[Path, ...] = ()
     """Further models."""
 
-    @classmethod
-    def of(cls, path: Path, device: str, ensemble: Sequence[Path] | None = None) -> Models:
-        """Return models by their absolute paths."""
-        return cls(path.absolute(), device, tuple(other.absolute() for other in ensemble or ()))
+    def on_every_machine(self) -> Models:
+        """Return the models by their absolute paths, which are the same on all machines of a cluster."""
+        return self._replace(path=self.path.absolute(), ensemble=tuple(other.absolute() for other in self.ensemble))
 
     def load(self, device: str | None = None) -> Translator:
         """Load the models.

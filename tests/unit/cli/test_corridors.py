@@ -91,7 +91,7 @@ def test_from_train_to_equation_1_there_are_twelve_calls(tmp_path, monkeypatch):
     assert len(configs) == 2  # before the data is read, and with the plan
     assert calls.counts["Layers._checked"] == 2
     assert calls.counts["completed"] == 1
-    assert calls.counts["Checkpoints.tensors"] == 1  # what is published is what the checkpoint holds
+    assert calls.counts["read_tensors"] == 1  # what is published is what the checkpoint holds
 
 
 def test_from_translate_to_equation_1_there_are_twelve_calls(make_model_dir, write_lines, tmp_path, monkeypatch):

@@ -24,8 +24,8 @@ def smaller(monkeypatch) -> None:
     shape = {"d_model": 16, "d_ff": 23, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
     smaller = {"model": shape, "tokenizer": {"vocab_size": 600}}
 
-    def train_smaller(values, **more):
-        return train_from_values(merge(values, smaller), **more)
+    def train_smaller(values, *given, **more):
+        return train_from_values(merge(values, smaller), *given, **more)
 
     monkeypatch.setattr(training, "train_from_values", train_smaller)
 

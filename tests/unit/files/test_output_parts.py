@@ -112,7 +112,11 @@ def test_parts_of_another_origin_are_refused(tmp_path, lines, origin, changed):
         pass
     assert interrupted(output, model="m", beam=4), "the parts are still there"
     (tmp_path / "out.txt.parts" / "origin.json").unlink()
-    with pytest.raises(DataError, match=r"origin\.json"), OutputParts.of(str(output), LINES, {"model": "m", "beam": 4}):
+    inputs = [("in.txt", LINES)]
+    with (
+        pytest.raises(DataError, match=r"origin\.json"),
+        OutputParts.of(str(output), inputs, {"model": "m", "beam": 4}),
+    ):
         pass
 
 

@@ -168,6 +168,7 @@ UNSET_MEANS_NONE = {
     "model.final_norm",
     "train.max_minutes",
     "train.max_memory",
+    "train.track",
     "train.guided_alignment_layer",
     "decode.target_lang",
     "decode.source_lang",
