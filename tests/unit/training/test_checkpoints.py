@@ -372,7 +372,7 @@ def test_a_full_disk_in_the_thread_is_told_by_what_comes_next(checkpoints, monke
     assert os.listdir(checkpoints.directory) == [good.name]
 
 
-def test_nothing_is_deleted_after_a_checkpoint_that_the_thread_could_not_write(checkpoints, monkeypatch):
+def test_a_checkpoint_lost_by_the_thread_deletes_no_other(checkpoints, monkeypatch):
     best, last = save(checkpoints, 10, 20)
     checkpoints.is_background = True
     monkeypatch.setattr(module, "write_weights", lambda path, *_: os.stat(path / "none"))
