@@ -87,9 +87,9 @@ class BatchOrder:
     window; after the last part the first one is used again.
 
     Pairs may occur a fraction of a time: of n pairs with the same fraction f, each epoch has the same number, f * n to
-    the nearest whole number above 0, spread evenly over the sorted pairs (systematic sampling), and the next epoch has
-    those beside them. So in any number of epochs in succession two of them occur equally often, or one of them once
-    more. The cuts between batches are those of the longest pairs that can be there.
+    the nearest whole number above 0, spread evenly over the sorted pairs (systematic sampling). The next epoch has
+    their neighbours. So in any number of consecutive epochs, the counts of two such pairs differ by at most one.
+    Batches are cut for the longest pairs that any epoch has.
 
     Args:
         source_lengths: Source tokens of every pair.
@@ -157,8 +157,8 @@ class BatchOrder:
     def batches(self) -> Iterator[NDArray[np.int64]]:
         """Yield the rows of batches with the lengths of all batches of the run: every epoch has batches of the same.
 
-        With general text mixed in, those of each part. Where pairs occur a fraction of a time, no target is longer in
-        the batches of any epoch, but sources may be.
+        With general text mixed in, the batches of each part. With fractional weights, no epoch has longer targets in
+        its batches, but it may have longer sources.
         """
         for part, cuts in enumerate(self._cuts):
             rows = self._rows_of(part)

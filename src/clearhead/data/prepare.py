@@ -148,7 +148,7 @@ def changed_settings(
     tokenizer_sha256: str | None,
     former_languages: tuple[str | None, str | None],
 ) -> list[str]:
-    """Return a line for each setting other than files that differs from those of prepared data.
+    """Return a line for each setting, except files, that has changed since the data were prepared.
 
     Args:
         report: Contents of the `report.json` that `prepare` wrote.

@@ -204,7 +204,7 @@ def read_corpus(
 def _hold_out(
     kept: StagedPairs, rows: set[int], valid: StagedPairs, train: StagedPairs, on_progress: Progress, processes: int
 ) -> None:
-    """Divide the kept pairs into validation pairs, those that share a side with one, and training pairs.
+    """Divide the kept pairs into validation pairs and training pairs, and drop training pairs that share a side.
 
     Args:
         kept: All kept pairs.

@@ -146,8 +146,7 @@ def run_on_ray(
 
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():
-        # Ray's own settings warn of others of them; and it has no other way yet to bound restarts, of which there are
-        # otherwise as many as there are kills.
+        # Ray deprecates some of its own settings, and the only arguments that limit restarts (unlimited by default).
         warnings.simplefilter("ignore", DeprecationWarning)
         context = DataContext.get_current()
         context.enable_progress_bars = context.print_on_execution_start = False

@@ -116,7 +116,7 @@ class Costs:
     """Precision of matrix products where memory was counted, `bf16` or `fp32`."""
     memory: StepMemory
     gathered: int
-    """Bytes of the weights that FSDP gathers at once: those outside the layers, and those of the largest layer."""
+    """Bytes of weights that FSDP gathers at once: all weights outside the layers, and the largest layer."""
     parts: float
     """Target tokens of a step divided by those of a micro-batch."""
     fitting_tokens: int | None

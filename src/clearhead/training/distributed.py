@@ -13,10 +13,8 @@ is the only worker.
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -24,12 +22,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, TypeVar, cast
-from uuid import uuid4
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined] # documented
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -37,9 +33,18 @@ from torch.nn.parallel import DistributedDataParallel
 from clearhead.errors import ConfigError, DeviceError, TrainingError
 from clearhead.runtime.threads import usable_cpus
 from clearhead.training.liveness import Watch, lost_workers
+from clearhead.training.worker_store import (
+    LostWorkerError,
+    Messages,
+    greet,
+    is_first_here,
+    may_speak,
+    number_in_environment,
+    open_store,
+    own_store,
+    wait_for,
+)
 
-_SECONDS_TO_COME = 300.0
-"""Maximum time that the workers wait for each other at the start."""
 _SECONDS_TO_LEAVE = 10.0
 """Maximum time that the first worker waits for the others at the end, when nothing depends on them any more."""
 _LONGEST_WAIT = timedelta(hours=24)
@@ -50,10 +55,6 @@ A lost worker is detected by its missing heartbeats, not by this timeout.
 
 
 _Item = TypeVar("_Item")
-
-
-class LostWorkerError(TrainingError):
-    """Another worker ended or no longer responds."""
 
 
 def is_one_of_several() -> bool:
@@ -106,17 +107,17 @@ class Workers:
         if not is_one_of_several():
             yield cls()
             return
-        rank, count = _number("RANK"), _number("WORLD_SIZE")
-        launcher = _open_store(rank)
-        store = _begun(launcher, rank, count)
+        rank, count = number_in_environment("RANK"), number_in_environment("WORLD_SIZE")
+        launcher = open_store(rank)
+        store = own_store(launcher, rank, count)
         workers = cls(rank, count, store, launcher)
         try:
             yield workers
             workers._leave()
         except BaseException as error:
             is_told = isinstance(error, LostWorkerError) and SPEAKS in os.environ
-            may_speak = not is_told and _may_speak(store, rank, str(error))
-            if may_speak or isinstance(error, SystemExit):
+            speaks = not is_told and may_speak(store, rank, str(error))
+            if speaks or isinstance(error, SystemExit):
                 raise
             raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
         finally:
@@ -162,16 +163,16 @@ class Workers:
         if self._store is None:
             return
         with self.together():
-            _greet(self._store, self.rank, self.count, greeting)
+            greet(self._store, self.rank, self.count, greeting)
 
         own = self._store.clone()  # own connection: this thread may be blocked in a call on the other one
 
         def say_once(text: str) -> None:
-            if _may_speak(own, self.rank, text):
+            if may_speak(own, self.rank, text):
                 say(text)
 
         def report_locally(text: str) -> None:
-            if _is_first_here():
+            if is_first_here():
                 say(text)
 
         self._watch = Watch(own, self.rank, self.count, say_once, report_locally)
@@ -184,7 +185,7 @@ class Workers:
         """
         if self.count == 1 or device.type == "cpu":
             return device
-        number, gpus = _number("LOCAL_RANK"), torch.cuda.device_count()
+        number, gpus = number_in_environment("LOCAL_RANK"), torch.cuda.device_count()
         if device.index is not None:
             raise DeviceError(f"device {str(device)!r} is one GPU; {self.count} workers need --device cuda")
         if number >= gpus:
@@ -269,7 +270,7 @@ class Workers:
             if text is not None:
                 self._store.set(key, text)
                 return text
-            return _wait(self._store, key, "the first worker")
+            return wait_for(self._store, key, "the first worker")
 
     def gathered(self, texts: Sequence[str]) -> list[str]:
         """Return the texts of all workers, in order of rank."""
@@ -286,7 +287,7 @@ class Workers:
         return Messages(self._store.clone())
 
     def own_rows(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return this worker's rows of sharded tensors; the first worker has those that are not sharded, too."""
+        """Return this worker's rows of sharded tensors and, on the first worker, all unsharded tensors."""
         rows = {name: tensor.to_local() for name, tensor in tensors.items() if isinstance(tensor, DTensor)}
         others = {name: tensor for name, tensor in tensors.items() if name not in rows}
         return {**rows, **(others if self.is_first else {})}
@@ -362,48 +363,8 @@ class Workers:
             raise TrainingError(f"worker {self.rank} does not reach the others: {problem:.300}") from None
 
 
-class Messages:
-    """Texts by key that the workers leave for each other; each key is used once.
-
-    Args:
-        store: A connection to the workers' store that is used by one thread alone.
-    """
-
-    def __init__(self, store: dist.Store) -> None:
-        self._store = store
-
-    def put(self, key: str, text: str) -> None:
-        """Leave a text for the others.
-
-        Raises:
-            LostWorkerError: If the store does not answer.
-        """
-        with self._answered():
-            self._store.set(key, text)
-
-    def get(self, key: str, ended: threading.Event) -> str:
-        """Return a text, for which this waits until `ended` is set.
-
-        Raises:
-            LostWorkerError: If `ended` is set, or the store does not answer.
-        """
-        with self._answered():
-            while not self._store.check([key]):
-                if ended.wait(0.05):
-                    raise LostWorkerError("this worker ended before the others had written their shares")
-            return self._store.get(key).decode()
-
-    @contextmanager
-    def _answered(self) -> Iterator[None]:
-        try:
-            yield
-        except RuntimeError as error:
-            raise LostWorkerError(f"the workers' store does not answer: {str(error).splitlines()[0]:.200}") from None
-
-
 SPEAKS = "CLEARHEAD_LAUNCHER"
 """Environment variable set by a launcher that itself reports which worker was killed."""
-_SPOKEN = "spoken"
 _SYNC_BUFFERS = next(
     name
     for name in ("forward_sync_buffers", "broadcast_buffers")  # the name since PyTorch 2.13, and the one before
@@ -427,101 +388,6 @@ def part_like(tensor: Tensor, other: Tensor | None) -> Tensor:
 def whole_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors gathered as in `whole`. Gathered ones move to CPU memory: a GPU may not fit all moments."""
     return {name: whole(tensor).cpu() if isinstance(tensor, DTensor) else tensor for name, tensor in tensors.items()}
-
-
-def _open_store(rank: int) -> dist.Store:
-    """Connect to the launcher's store; without a launcher, to the store of the first worker."""
-    host, port = os.environ.get("MASTER_ADDR"), _number("MASTER_PORT")
-    if not host:
-        raise ConfigError("several workers need MASTER_ADDR in the environment; start them with torchrun")
-    has_launcher = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
-    try:
-        return TCPStore(
-            host,
-            port,
-            is_master=rank == 0 and not has_launcher,
-            wait_for_workers=False,
-            timeout=timedelta(seconds=_SECONDS_TO_COME),
-        )
-    except RuntimeError as error:
-        problem = str(error).splitlines()[0]
-        raise TrainingError(f"worker {rank} cannot meet the others at {host}:{port}: {problem:.200}") from None
-
-
-def _begun(store: dist.Store, rank: int, count: int) -> dist.Store:
-    """Return a store for these workers alone: a launcher's store may still hold entries of earlier workers.
-
-    Each worker writes a random word, and the first worker answers with all the words it read. It answers again until
-    every worker has found its own word in the answer.
-    """
-    word, start = uuid4().hex, time.monotonic()
-    store.set(f"word/{rank}", word)
-    answered: list[str] = []
-    while True:
-        if rank == 0 and all(store.check([f"word/{other}"]) for other in range(count)):
-            words = [store.get(f"word/{other}").decode() for other in range(count)]
-            if words != answered:
-                answered = words
-                store.set("words", json.dumps(words))
-        if store.check(["words"]):
-            words = json.loads(store.get("words"))
-            if len(words) == count and words[rank] == word:
-                own = PrefixStore(f"clearhead/{words[0]}", store)
-                own.set(f"met/{word}", "1")
-                if rank or all(own.check([f"met/{other}"]) for other in words):
-                    return own
-        if time.monotonic() - start > _SECONDS_TO_COME:
-            missing = [other for other in range(count) if not store.check([f"word/{other}"])]
-            who = f"worker {missing[0]}" if missing else "a worker"
-            raise TrainingError(f"{who} did not come within {_SECONDS_TO_COME:.0f} s; start all of them")
-        time.sleep(0.05)
-
-
-def _may_speak(store: dist.Store, rank: int, text: str) -> bool:
-    """Return whether no other worker has reported why training ends, and claim the report for this one."""
-    own = f"{rank} {text}"
-    try:
-        return store.compare_set(_SPOKEN, "", own) == own.encode()
-    except RuntimeError:  # the store closed with the launcher
-        return _is_first_here()
-
-
-def _is_first_here() -> bool:
-    """Return whether this is the first worker of its machine, for use when the store is closed."""
-    return os.environ.get("LOCAL_RANK", "0") == "0"
-
-
-def _number(name: str) -> int:
-    text = os.environ.get(name, "")
-    if not text.isdecimal():
-        raise ConfigError(f"several workers need {name} in the environment, a number, not {text!r:.50}; use torchrun")
-    return int(text)
-
-
-def _greet(store: dist.Store, rank: int, count: int, greeting: Mapping[str, Any]) -> None:
-    """Wait for all workers; raise TrainingError if one was given different values."""
-    store.set(f"greeting/{rank}", json.dumps(greeting, default=str))  # a date of a TOML file is refused later
-    first = json.loads(_wait(store, "greeting/0", "worker 0"))
-    for other in range(1, count) if rank == 0 else ():
-        received = json.loads(_wait(store, f"greeting/{other}", f"worker {other}"))
-        for name in sorted(first.keys() | received.keys()):
-            if first.get(name) != received.get(name):
-                raise TrainingError(
-                    f"all workers must be given the same, but {name} is {first.get(name)!r:.100} for worker 0 and "
-                    f"{received.get(name)!r:.100} for worker {other}"
-                )
-
-
-def _wait(store: dist.Store, key: str, who: str) -> str:
-    """Poll the store until a key exists, so that signals are still handled; return its value."""
-    start = time.monotonic()
-    while not store.check([key]):
-        if store.check([_SPOKEN]):
-            raise LostWorkerError(lost_workers([]))
-        if key.startswith("greeting") and time.monotonic() - start > _SECONDS_TO_COME:
-            raise TrainingError(f"{who} did not come within {_SECONDS_TO_COME:.0f} s; start all of them")
-        time.sleep(0.05)
-    return store.get(key).decode()
 
 
 def _is_of_the_connection(error: RuntimeError) -> bool:

@@ -59,7 +59,7 @@ def read_tensors(directory: Path, kind: str) -> dict[str, Tensor]:
         kind: One of `KINDS`.
 
     Raises:
-        CheckpointError: If they cannot be read, or are not those that the index lists.
+        CheckpointError: If they cannot be read, or differ from the index.
     """
     try:
         if not is_sharded(directory):
@@ -87,7 +87,7 @@ def read_tensors(directory: Path, kind: str) -> dict[str, Tensor]:
 
 
 def require_fitting_checkpoint(config: ModelConfig, directory: Path, run: Path) -> None:
-    """Require that the weights of a checkpoint, sharded or not, are those of a model that a run configures.
+    """Require that the weights of a checkpoint, sharded or not, fit the configured model.
 
     Raises:
         CheckpointError: If the index of a sharded one cannot be read.

@@ -112,7 +112,7 @@ class Tracking:
 
     def _report(self, error: BaseException) -> None:
         problem = " ".join(f"{type(error).__name__}: {error}".split())
-        self._say(f"the run is not tracked by {self._tracker} any more, and goes on without it: {problem:.300}")
+        self._say(f"the run is no longer tracked by {self._tracker}, and continues without it: {problem:.300}")
 
 
 def _started(tracker: Tracker, run: Path, settings: Settings) -> _TrackedRun:

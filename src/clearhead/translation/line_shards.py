@@ -20,7 +20,7 @@ from clearhead.translation.translator import Translator
 _TRANSLATION = TypeAdapter(Translation)
 
 _OF_LINES = ("num_best", "diversity", "prefix", "alignments", "one_line")
-"""Arguments of `Translator.translate` that determine its translations of lines, and not those of documents."""
+"""Arguments of `Translator.translate` that affect lines, but not documents."""
 _WITHOUT_EFFECT = ("memory", "neighbours", "reuse_from")
 """Arguments of `Translator.translate` that determine no translation here."""
 

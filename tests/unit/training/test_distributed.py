@@ -30,15 +30,16 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 
 from clearhead.cli.main import run as run_command
 from clearhead.errors import ConfigError, DeviceError, TrainingError
-from clearhead.training import distributed, shards
+from clearhead.training import distributed, shards, worker_store
 from clearhead.training import launch as launching
 from clearhead.training import liveness as watching
-from clearhead.training.distributed import LostWorkerError, Workers, crowding, require_workers
+from clearhead.training.distributed import Workers, crowding, require_workers
 from clearhead.training.liveness import Activity, Heartbeats, Watch
 from clearhead.training.log import read_metrics
 from clearhead.training.run import train_from_values
 from clearhead.training.shards import is_sharded, read_tensors
 from clearhead.training.step import Stepper
+from clearhead.training.worker_store import LostWorkerError
 from commands import clearhead
 from every_run import slow
 from processes import SECONDS, call, finish, signal_after_first_record, start, wait_until
@@ -467,7 +468,7 @@ def test_every_worker_learns_what_the_first_one_says():
 
 
 def test_may_speak_is_true_for_one_of_several_workers():
-    spoken = together(*(lambda own: distributed._may_speak(own._store, own.rank, "the disk is full") for _ in range(4)))
+    spoken = together(*(lambda own: worker_store.may_speak(own._store, own.rank, "the disk is full") for _ in range(4)))
     assert sorted(spoken) == [False, False, False, True]
 
 
@@ -485,14 +486,14 @@ def test_another_version_is_refused(monkeypatch):
 
 
 def test_greet_names_the_worker_that_does_not_connect(monkeypatch):
-    monkeypatch.setattr(distributed, "_SECONDS_TO_COME", 0.2)
+    monkeypatch.setattr(worker_store, "_SECONDS_TO_COME", 0.2)
     with pytest.raises(TrainingError, match="worker 1 did not come within"):
         Workers(0, 2, HashStore()).greet({}, print)
 
 
 def test_tell_raises_lost_worker_error_if_another_worker_failed():
     store = HashStore()
-    assert distributed._may_speak(store, 0, "the disk is full")
+    assert worker_store.may_speak(store, 0, "the disk is full")
     with pytest.raises(LostWorkerError):
         Workers(1, 2, store).tell("prepared", None)
 
@@ -841,7 +842,7 @@ def together_in(launcher: HashStore, count: int) -> list[Any]:
     found: dict[int, Any] = {}
 
     def meet(rank: int) -> None:
-        found[rank] = distributed._begun(launcher, rank, count)
+        found[rank] = worker_store.own_store(launcher, rank, count)
 
     in_threads(meet, reversed(range(count)))
     return [found[rank] for rank in range(count)]

@@ -20,8 +20,8 @@ from clearhead.errors import CheckpointError
 from clearhead.files import file_sha256
 from clearhead.training import shards as module
 from clearhead.training.checkpoints import Checkpoints, TrainingState
-from clearhead.training.distributed import LostWorkerError, Messages
 from clearhead.training.shards import Shares, is_sharded, read_tensors
+from clearhead.training.worker_store import LostWorkerError, Messages
 from processes import SECONDS
 
 COUNT = 3

@@ -220,7 +220,7 @@ def test_a_tracker_that_fails_is_reported_once_and_changes_nothing(settings, cal
     run = train_from_values(settings("tracked", track="wandb")).run
     told = [line for line in capsys.readouterr().err.splitlines() if "tracked" in line and "wandb" in line]
     assert told == [
-        "the run is not tracked by wandb any more, and goes on without it: ConnectionError: no answer from there"
+        "the run is no longer tracked by wandb, and continues without it: ConnectionError: no answer from there"
     ]
     assert [record["step"] for record in read_metrics(run / "metrics.jsonl")] == [4]
     assert_same_weights(run / "model", plain / "model")
@@ -231,7 +231,7 @@ def test_a_damaged_identifier_is_reported_and_not_replaced(settings, calls, caps
     (run / tracking.TRACKED_FILE).write_text("{", encoding="utf-8")
     calls("trackio")
     assert train_from_values(settings("tracked", track="trackio", max_steps=6)).step == 6
-    assert "goes on without it: CheckpointError: " in capsys.readouterr().err
+    assert "continues without it: CheckpointError: " in capsys.readouterr().err
     assert (run / tracking.TRACKED_FILE).read_text(encoding="utf-8") == "{"
     assert calls("trackio") == []
 
