@@ -11,6 +11,7 @@ import pytest
 
 from clearhead.errors import ModelError
 from clearhead.kernels.library import library
+from clearhead.model import module_state
 from clearhead.tokenizers.word_encoder import Codes
 from clearhead.translation.terminology import Term, Terms
 from clearhead.translation.translator import Translator
@@ -93,6 +94,8 @@ def test_a_lambda_in_the_module_is_copied_and_named_when_it_is_pickled(loaded, c
         monkeypatch.setattr(norm, "forward", lambda x: x / 2)
     expected = translator.score(TEXTS, TEXTS[::-1])
     assert copy.deepcopy(translator).score(TEXTS, TEXTS[::-1]) == expected
+    for other in module_state._OTHER_PICKLERS:  # a test of Ray may have imported its own
+        monkeypatch.delitem(sys.modules, other, raising=False)
     with pytest.raises(ModelError, match=r"changed in memory by something that cannot be pickled.*lambda.*at the top"):
         pickle.dumps(translator)
     monkeypatch.setitem(sys.modules, "cloudpickle", pickle)  # which can
