@@ -92,13 +92,13 @@ class Inputs(NamedTuple):
     opened: list[PairFile]
     """The opened files of training pairs; files that can be read only once are added when they are opened."""
 
-    def refuse_several_targets(self) -> None:
-        """Raise `DataError` if the training pairs are in several target languages, by what their files name."""
-        if message := different_languages(self.opened, "target"):
-            raise DataError(
-                f"{message}; for a model of several languages, tag each line (tokenizer.language_tags); if all is as "
-                f"it should be, add --force-data"
-            )
+    def several_targets(self) -> str | None:
+        """Return why training is refused if the training pairs are in several target languages, by their files."""
+        message = different_languages(self.opened, "target")
+        return message and (
+            f"{message}; for a model of several languages, tag each line (tokenizer.language_tags); if all is as it "
+            f"should be, add --force-data"
+        )
 
 
 def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) -> Inputs:

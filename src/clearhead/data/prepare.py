@@ -17,6 +17,7 @@ from clearhead.config import Config, TrainConfig
 from clearhead.config.nested import flat
 from clearhead.data.batches import WINDOW, BatchOrder
 from clearhead.data.clean import CleaningReport
+from clearhead.data.doctor.wrong_pairs import refuse_wrong
 from clearhead.data.inputs import ROLES, Inputs, entry_sizes, languages, open_inputs
 from clearhead.data.replay import mixed_in
 from clearhead.data.staged_corpus import (
@@ -101,8 +102,8 @@ def prepare(
     # Errors that can be found at once are reported before anything is created.
     refuse_languages(config)
     inputs = open_inputs(config, notice=notice)
-    if not (config.tokenizer.language_tags or is_forced):
-        inputs.refuse_several_targets()
+    if not is_forced and (several := _several_targets(config, inputs)):
+        raise DataError(several)
     with (
         os_error_as(DataError, f"cannot write the prepared data {directory}"),
         new_directory(directory) as temporary,
@@ -163,6 +164,21 @@ def changed_settings(
     old, new = report["settings"], _settings(config, tokenizer_sha256, former_languages)
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     return [f"{name} was {old.get(name)!r:.80} and now is {new.get(name)!r:.80}" for name in names]
+
+
+def refuse_forced(report: Mapping[str, Any]) -> None:
+    """Refuse prepared data that `prepare` would have refused, had it not been forced.
+
+    Raises:
+        DataError: If they are such data.
+    """
+    if several := report.get("several_targets"):
+        raise DataError(several)
+    refuse_wrong(report["wrong"], report["train"]["kept"])
+
+
+def _several_targets(config: Config, inputs: Inputs) -> str | None:
+    return None if config.tokenizer.language_tags else inputs.several_targets()
 
 
 def _settings(
@@ -245,7 +261,6 @@ def _build(
             pairs = with_progress(mixed, "mixing general text in", on_progress)
             fill(store, pairs, tokenizer, config, general.report, counts.lines)
         counts.weights.add(1, store.num_rows - counts.weights.num_rows)  # altered copies and general text
-        linked = {"pairs": store.num_linked_rows, "target_tokens": store.num_linked_tokens}
     _write_held_out(corpus, partial, tokenizer, config, on_progress)
     report = {
         "train": train.report.to_dict(),
@@ -260,8 +275,9 @@ def _build(
         "tokenizer": {"kind": config.tokenizer.kind, "vocab_size": tokenizer.vocab_size, "sha256": tokenizer.sha256},
         "tokens": dict(counts.tokens),
         "wrong": wrong,
+        **({"several_targets": several} if (several := _several_targets(config, inputs)) else {}),
         **({"augmented": dict(counts.altered)} if counts.altered else {}),
-        **({"links": linked} if config.data.alignments else {}),
+        **({"links": store.links} if config.data.alignments else {}),
         **({"general": general.report.to_dict(), "rounds": rounds} if watched else {}),
         **({"weights": counts.weights.runs} if inputs.weights or entries else {}),
         **({"window": WINDOW} if store.num_rows > WINDOW else {}),  # data of earlier versions is one window

@@ -95,6 +95,11 @@ class StoreWriter:
         """The file as a part of another one."""
         return StorePart(self.path, self.num_rows, self.num_linked_rows, self.num_linked_tokens)
 
+    @property
+    def links(self) -> dict[str, int]:
+        """Numbers of pairs and of target tokens that have links."""
+        return {"pairs": self.num_linked_rows, "target_tokens": self.num_linked_tokens}
+
     def append_part(self, part: StorePart) -> None:
         """Move the pairs of a file with the same columns to the end of this one."""
         self._write_batch()

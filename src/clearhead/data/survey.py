@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any
 
 from clearhead.config import Config
-from clearhead.data.doctor.wrong_pairs import MOST_SHARE, count_wrong, wrong_lines, wrong_share
+from clearhead.data.doctor.wrong_pairs import count_wrong, refuse_wrong
 from clearhead.data.staged_corpus import Progress, StagedPairs, with_progress
 from clearhead.errors import ConfigError, DataError
 from clearhead.runtime.shards import run_shards
@@ -98,10 +98,8 @@ def _wrong_pairs(train: StagedPairs, config: Config, is_forced: bool, on_progres
     """
     looked_at = with_progress(train, "looking for wrong pairs", on_progress)
     wrong = count_wrong(looked_at, train.report.kept, is_multilingual=bool(config.tokenizer.language_tags))
-    if wrong_share(wrong) > MOST_SHARE and not is_forced:
-        raise DataError(
-            "; ".join(wrong_lines(wrong, train.report.kept)) + "; if all is as it should be, add --force-data"
-        )
+    if not is_forced:
+        refuse_wrong(wrong, train.report.kept)
     return wrong
 
 

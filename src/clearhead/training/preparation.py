@@ -11,7 +11,7 @@ from clearhead.bundle import Bundle
 from clearhead.config import Config
 from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.inputs import ROLES, changed_inputs, is_pipe
-from clearhead.data.prepare import FRESH, Prepared, changed_settings, open_prepared, prepare
+from clearhead.data.prepare import FRESH, Prepared, changed_settings, open_prepared, prepare, refuse_forced
 from clearhead.errors import CheckpointError, DataError
 from clearhead.training.finish import data_lines
 from clearhead.training.layers import Layers
@@ -70,6 +70,8 @@ def prepare_run(
         when = f"in {time.monotonic() - started:.0f} s"
     else:
         when = "before"
+        if not is_forced:
+            refuse_forced(data.report)
     _tell(data, when, display)
     return data
 

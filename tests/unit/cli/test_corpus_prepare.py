@@ -137,6 +137,31 @@ def test_train_begins_with_prepared_data_whose_text_was_removed(tmp_path, config
     assert "prepared 183 training and 17 validation pairs before\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("rows", "header", "said"),
+    [
+        ([*numbers()[:150], *[pair[::-1] for pair in numbers()[150:]]], "de,en", r"about 2\d % of the training pairs"),
+        (numbers(), "de,fr", r"the files have different target languages: en .*; fr "),
+    ],
+)
+def test_train_refuses_data_that_were_prepared_only_with_force(tmp_path, config, capsys, rows, header, said):
+    more = numbers(240)[200:]
+    for name, first, pairs in (("more", "de,en", more), ("numbers", header, rows)):
+        lines = [first, *(",".join(pair) for pair in pairs)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    files = f'"{tmp_path / "more.csv"}", "{tmp_path / "numbers.csv"}"'
+    config.write_text(config.read_text().replace(f'"{tmp_path / "numbers.tsv"}"', files))
+    command = ["train", config, "--out", tmp_path / "run", *FLAGS]
+    assert clearhead("corpus", "prepare", config, "-o", tmp_path / "run", "--force-data") == 0
+    capsys.readouterr()
+    assert clearhead(*command) == 1
+    refused = capsys.readouterr().err
+    assert re.search(said, refused)
+    assert refused.endswith("if all is as it should be, add --force-data\n")
+    assert clearhead(*command, "--force-data") == 0
+    assert re.search(r"prepared \d+ training and 17 validation pairs before\n", capsys.readouterr().err)
+
+
 def test_prepare_reports_what_it_cannot_use(tmp_path, config, capsys):
     assert clearhead("corpus", "prepare", config) == 1
     assert "name the run directory: --out RUN" in capsys.readouterr().err

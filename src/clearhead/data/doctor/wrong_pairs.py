@@ -12,6 +12,7 @@ from clearhead.data.doctor.checks import ONE_LANGUAGE_KINDS
 from clearhead.data.doctor.cleaning import FIXABLE
 from clearhead.data.doctor.examination import BITS, examine
 from clearhead.data.doctor.text_report import percent
+from clearhead.errors import DataError
 from clearhead.formats import SentencePair
 from clearhead.text.languages import split_tag
 
@@ -68,6 +69,16 @@ def count_wrong(pairs: Iterable[SentencePair], num_pairs: int, *, is_multilingua
 def wrong_share(counted: Mapping[str, Any]) -> float:
     """Return the share of wrong pairs."""
     return float(counted["wrong"] / max(1, counted["examined"]))
+
+
+def refuse_wrong(counted: Mapping[str, Any], num_pairs: int) -> None:
+    """Refuse a training text of `num_pairs` pairs, if more than `MOST_SHARE` of it looks wrong.
+
+    Raises:
+        DataError: If so.
+    """
+    if wrong_share(counted) > MOST_SHARE:
+        raise DataError("; ".join(wrong_lines(counted, num_pairs)) + "; if all is as it should be, add --force-data")
 
 
 def wrong_lines(counted: Mapping[str, Any], num_pairs: int) -> list[str]:
