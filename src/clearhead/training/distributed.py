@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
 
 from clearhead.errors import ConfigError, DeviceError, TrainingError
 from clearhead.runtime.threads import usable_cpus
@@ -90,7 +91,12 @@ class Workers:
     """The launcher's store, which contains `_store` and survives when a launcher restarts the workers."""
     _watch: Watch | None = None
     _sharded: list[nn.Module] = field(default_factory=list)
-    _parallel: list[DistributedDataParallel] = field(default_factory=list)
+    _parallel: DistributedDataParallel | None = None
+    _hooks: list[RemovableHandle] = field(default_factory=list)
+    _averaged: set[Tensor] = field(default_factory=set)
+    """Weights whose gradients the last part of this step has given to the average."""
+    _is_averaging: bool = False
+    """Whether the last part of this step was begun."""
 
     @classmethod
     @contextmanager
@@ -217,12 +223,17 @@ class Workers:
         The last object that refers to it waits for its threads, and such a thread may wait for Python's lock to release
         a tensor. PyTorch's reducer would hold that lock while it waits, a deadlock. So the reducer is deleted first.
         """
-        for module in self._parallel:
-            del module.reducer, module.logger  # the logger also refers to the reducer
-        self._parallel.clear()
+        self._release_reducer()
         if dist.is_initialized():
             with suppress(RuntimeError):
                 dist.destroy_process_group()
+
+    def _release_reducer(self) -> None:
+        if self._parallel is not None:
+            del self._parallel.reducer, self._parallel.logger  # the logger also refers to the reducer
+            self._parallel = None
+        while self._hooks:
+            self._hooks.pop().remove()
 
     @property
     def is_first(self) -> bool:
@@ -314,21 +325,45 @@ class Workers:
         PyTorch's built-in reduction is a mean. A reduction of our own would run as a callback in a thread of the
         process group. At exit Python waits for that thread while the thread waits for Python, and the process would
         never end.
+
+        A module that was given before no longer averages.
         """
         if self.count == 1 or self._sharded:
             return module
+        self._release_reducer()
         options: dict[str, Any] = {
             "gradient_as_bucket_view": True,
             _SYNC_BUFFERS: False,
         }  # the buffers are constant tables, equal on all workers
-        self._parallel.append(DistributedDataParallel(module, **options))
-        return self._parallel[-1]
+        self._parallel = DistributedDataParallel(module, **options)
+        self._hooks = [
+            weight.register_post_accumulate_grad_hook(self._averaged.add) for weight in _trained(self._parallel)
+        ]
+        return self._parallel
 
     def accumulating(self, module: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
         """Return a context in which gradients accumulate locally; the last part also averages them over workers."""
         for model in self._sharded:
             cast(FSDPModule, model).set_requires_gradient_sync(is_last)
+        self._averaged.clear()
+        self._is_averaging = is_last
         return nullcontext() if is_last or not isinstance(module, DistributedDataParallel) else module.no_sync()
+
+    def average_without_own(self, *empty: Tensor) -> None:
+        """Take part in the average of gradients after an error in a part of this worker's, so that no other waits.
+
+        The average is then worthless, and no worker may use it.
+
+        Args:
+            empty: Arguments of the module that `parallel` returned, without a token.
+        """
+        assert self._parallel is not None, "sharded weights are gathered in every layer, which cannot be caught up with"
+        averaged = self._averaged if self._is_averaging else set[Tensor]()
+        with self.together():
+            if not averaged:
+                self._parallel(*empty)  # the reduction begins with the module's forward pass
+            if left := [weight for weight in _trained(self._parallel) if weight not in averaged]:
+                (0.0 * torch.stack([weight.sum() for weight in left]).sum()).backward()  # reduces buckets that are left
 
     def begin(self, work: str) -> None:
         """Name the joint work that starts now. If no worker makes progress in it for too long, all workers end.
@@ -371,6 +406,10 @@ _SYNC_BUFFERS = next(
     if name in inspect.signature(DistributedDataParallel).parameters
 )
 _AFRESH = "clearhead/afresh"
+
+
+def _trained(module: nn.Module) -> list[nn.Parameter]:
+    return [weight for weight in module.parameters() if weight.requires_grad]
 
 
 def whole(tensor: Tensor) -> Tensor:

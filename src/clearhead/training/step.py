@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -95,6 +95,26 @@ def random_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0])
 
 
+class JointOutOfMemoryError(torch.OutOfMemoryError):
+    """A part of a step did not fit into the memory of a worker; every worker knows, and changed nothing."""
+
+    def __init__(self, workers: Sequence[str]) -> None:
+        super().__init__(", ".join(workers))
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that led to it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether a device without memory led to an error."""
+    return any(isinstance(cause, torch.OutOfMemoryError) for cause in causes(error))
+
+
 class Stepper:
     """Trainer of a model, step by step.
 
@@ -157,40 +177,26 @@ class Stepper:
             tokens: Target tokens of the whole step; those of the parts if not given.
 
         Raises:
+            JointOutOfMemoryError: On every one of several workers, if a part of any does not fit into memory.
             LostWorkerError: If another worker is lost.
         """
         seed = random_seed(self.config.seed, number)
         torch.manual_seed(random_seed(seed, self.workers.rank) if self.workers.rank else seed)
         tokens = tokens or sum(batch.num_target_tokens for batch in parts)
-        loss = nll = alignment = linked = 0.0
+        own, lacks_memory = np.zeros(4), False
         for count, batch in enumerate(parts, start=1):
-            source, target_in, target_out = (
-                ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
-            )
-            with (
-                self.workers.together(),
-                self.workers.accumulating(self._loss, is_last=count == len(parts)),
-                self._computing(seed, batch),
-            ):
-                with model_products(self.device, is_bf16=self.is_bf16):
-                    head = HeadOnSource(self._guided_layer, GUIDED_HEAD)
-                    recorder = NOTHING if batch.links is None else Recorder(head=head)
-                    if self._takes_logits and recorder is NOTHING:
-                        outputs = self.model(source, target_in)
-                    else:
-                        states = self._states(target_in, *self._encode(source), recorder=recorder)
-                        outputs = self.model.output_proj(states) if self._takes_logits else states
-                    part_loss, part_nll = self._loss(outputs, target_out)
-                whole_loss = part_loss
-                if batch.links is not None:
-                    part_alignment = guided_alignment_loss(head.log_weights[0], batch.links)
-                    whole_loss = part_loss + self.config.guided_alignment_weight * part_alignment
-                    alignment += part_alignment.item()
-                    linked += batch.links.num_target_tokens
-                (whole_loss / tokens * self.workers.count).backward()  # the workers average gradients
-            loss += part_loss.item()
-            nll += part_nll.item()
-        loss, nll, alignment, linked = self.workers.sums(loss, nll, alignment, linked)
+            try:
+                own += self._add_gradient(batch, seed, tokens, is_last=count == len(parts))
+            except Exception as error:
+                if self.workers.count == 1 or self.workers.is_sharding or not is_out_of_memory(error):
+                    raise
+                lacks_memory = True
+            if lacks_memory:  # outside of `except`, where the error refers to tensors
+                self._average_without_own()
+                break
+        loss, nll, alignment, linked, lacking = self.workers.sums(*own.tolist(), lacks_memory)
+        if lacking:
+            raise JointOutOfMemoryError(self.workers.gathered([f"worker {self.workers.rank}"] * lacks_memory))
         grad_norm = self._clip(self.config.clip_norm or math.inf)
         is_sound = math.isfinite(grad_norm) and nll / tokens < most_nll(self.model.config.vocab_size)
         of_links = alignment / linked if linked else None
@@ -202,6 +208,38 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         self._unread.append(result)
         return result
+
+    def _add_gradient(self, batch: Batch, seed: int, tokens: int, *, is_last: bool) -> tuple[float, ...]:
+        """Add a part's gradient; return its loss, negative log-likelihood, alignment loss and tokens with links."""
+        source, target_in, target_out = (
+            ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
+        )
+        with (
+            self.workers.together(),
+            self.workers.accumulating(self._loss, is_last=is_last),
+            self._computing(seed, batch),
+        ):
+            with model_products(self.device, is_bf16=self.is_bf16):
+                head = HeadOnSource(self._guided_layer, GUIDED_HEAD)
+                recorder = NOTHING if batch.links is None else Recorder(head=head)
+                if self._takes_logits and recorder is NOTHING:
+                    outputs = self.model(source, target_in)
+                else:
+                    states = self._states(target_in, *self._encode(source), recorder=recorder)
+                    outputs = self.model.output_proj(states) if self._takes_logits else states
+                loss, nll = self._loss(outputs, target_out)
+            whole_loss, alignment, linked = loss, 0.0, 0.0
+            if batch.links is not None:
+                part_alignment = guided_alignment_loss(head.log_weights[0], batch.links)
+                whole_loss = loss + self.config.guided_alignment_weight * part_alignment
+                alignment, linked = part_alignment.item(), batch.links.num_target_tokens
+            (whole_loss / tokens * self.workers.count).backward()  # the workers average gradients
+        return loss.item(), nll.item(), alignment, linked
+
+    def _average_without_own(self) -> None:
+        config = self.model.config
+        outputs = torch.zeros(1, 1, config.vocab_size if self._takes_logits else config.d_model, device=self.device)
+        self.workers.average_without_own(outputs, torch.full((1, 1), config.pad_id, device=self.device))
 
     def results(self) -> list[StepResult]:
         """Return the measurements of the steps since the last call."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -28,7 +28,14 @@ from clearhead.training.layers import changed
 from clearhead.training.own_parts import OwnParts
 from clearhead.training.packed_batches import PackedShape, number_of_parts, source_bound
 from clearhead.training.packed_step import PackedStepper
-from clearhead.training.step import Stepper, StepResult, uses_bf16
+from clearhead.training.step import (
+    JointOutOfMemoryError,
+    Stepper,
+    StepResult,
+    causes,
+    is_out_of_memory,
+    uses_bf16,
+)
 
 
 @dataclass(frozen=True)
@@ -139,8 +146,8 @@ def is_packed(config: Config, device: torch.device, pairs: PairStore, workers: W
 class Steps:
     """The steps of a run, each made from its batches.
 
-    If the compiler fails in the first step, the run continues without it. If a GPU runs out of memory, the step is
-    repeated in parts of half the size, again if necessary, and so are all steps from then on.
+    If the compiler fails in the first step, the run continues without it. If a GPU runs out of memory, all
+    workers repeat the step in parts of half the size, again if necessary, and so they make all steps from then on.
 
     Args:
         model: Model in training mode.
@@ -209,7 +216,7 @@ class Steps:
                 if self._take_another_form(error, number):
                     pass
                 elif isinstance(error, torch.OutOfMemoryError):
-                    raise TrainingError(self._too_little_memory(number)) from None
+                    raise TrainingError(self._too_little_memory(number, error)) from None
                 else:
                     raise
             else:
@@ -261,34 +268,50 @@ class Steps:
 
     def _take_another_form(self, error: Exception, number: int) -> bool:
         """Choose smaller parts or the next form after an error, and say so; return False if there is none to try."""
-        train, causes = self.config.train, list(_causes(error))
-        if any(isinstance(cause, torch.OutOfMemoryError) for cause in causes):
-            half = min(train.micro_batch_tokens, train.batch_tokens) // 2
-            if half == 0 or self.workers.count > 1 or self._has_moved(error):
+        if is_out_of_memory(error):
+            is_joint = self.workers.count == 1 or isinstance(error, JointOutOfMemoryError)
+            half = self._half
+            if half == 0 or not is_joint or self._has_moved(error):
                 return False
             self._lower(half)
             self.say(
-                f"the device ran out of memory at step {number}; from here on at most {half:,} target tokens are "
-                f"computed at once (train.micro_batch_tokens), which changes the gradient by no more than rounding"
+                f"{self._short_of_memory(error)} ran out of memory at step {number}; from here on at most {half:,} "
+                f"target tokens are computed at once (train.micro_batch_tokens), which changes the gradient by no more "
+                f"than rounding"
             )
             return True
         if self._has_made_one or self.form == "padded" or not is_of_compiler(error):
             return False
         if self.form == "compiled":
-            lines = f"{causes[-1]}".strip().splitlines() or [""]
+            *_, cause = causes(error)
+            lines = f"{cause}".strip().splitlines() or [""]
             self.say(
                 f"training is slower than it could be: the compiler of its step failed "
-                f"({type(causes[-1]).__name__}: {lines[0]:.200}); it needs {NEEDED}"
+                f"({type(cause).__name__}: {lines[0]:.200}); it needs {NEEDED}"
             )
         del self._forms[0]
         return True
 
-    def _too_little_memory(self, number: int) -> str:
-        tokens = self.config.train.micro_batch_tokens
-        advice = f"lower train.micro_batch_tokens ({tokens})"
-        if tokens == 1:
+    @property
+    def _half(self) -> int:
+        """Half of the target tokens that are computed at once now; 0 if that is one pair at most."""
+        train = self.config.train
+        share = -(-train.batch_tokens // max(self.workers.count, train.accumulate))
+        return min(train.micro_batch_tokens, share) // 2
+
+    def _short_of_memory(self, error: Exception) -> str:
+        if isinstance(error, JointOutOfMemoryError):
+            return f"{error}"
+        return "the device" if self.workers.count == 1 else f"worker {self.workers.rank}"
+
+    def _too_little_memory(self, number: int, error: Exception) -> str:
+        half = self._half
+        advice = f"lower train.micro_batch_tokens ({self.config.train.micro_batch_tokens})"
+        if half == 0:
             advice = "one pair at a time is too much: take a smaller preset or model, or more memory"
-        return f"the device ran out of memory at step {number}; {advice}, and run the command again"
+        elif self.workers.is_sharding:
+            advice = f"with train.shard a step is not repeated: set train.micro_batch_tokens = {half}"
+        return f"{self._short_of_memory(error)} ran out of memory at step {number}; {advice}, and run the command again"
 
     def _has_moved(self, error: Exception) -> bool:
         """Return whether the optimizer may have changed momenta before the error; one that is recorded does not."""
@@ -300,14 +323,6 @@ class Steps:
 def is_of_compiler(error: Exception) -> bool:
     """Return whether PyTorch's compiler or Triton failed, or a program that they run, and not the step itself."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    modules = [frame.f_globals.get("__name__", ""), *(type(cause).__module__ for cause in _causes(error))]
+    modules = [frame.f_globals.get("__name__", ""), *(type(cause).__module__ for cause in causes(error))]
     is_of_program = isinstance(error, OSError | ImportError | subprocess.SubprocessError)  # a step has no files
     return is_of_program or any(name.startswith(("torch._dynamo", "torch._inductor", "triton")) for name in modules)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and those that led to it."""
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__

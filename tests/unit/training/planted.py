@@ -1,4 +1,4 @@
-"""Batches whose loss is not finite, or whose labels are drawn at random, planted in a run of this process."""
+"""Losses that are not finite, labels drawn at random, and a lack of memory, planted in a run of this process."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from clearhead.training import packed_step
-from clearhead.training.step import Loss
+from clearhead.training import distributed, packed_step
+from clearhead.training.step import Loss, Stepper
 from clearhead.training.steps import PackedBatches, PaddedBatches
 
 
@@ -43,6 +43,56 @@ def plant(bad: Collection[int], *, with_labels: bool = False, put: Callable[...,
 
     put(Loss, "forward", planted)
     put(packed_step, "packed_loss", planted_packed)
+
+
+def lack_memory(where: str, step: int, part: int = 0) -> None:
+    """Let a part of a step not fit into memory, once, and gradients be averaged in many buckets.
+
+    Args:
+        where: `encoder`, `loss`, or `backward`, when only the gradients of the encoder are still missing.
+        step: Steps before it.
+        part: Parts of the step before it.
+    """
+    of_step, begin, forward = PaddedBatches.of_step, Stepper.__init__, Loss.forward
+    now, place = [-1, -1], [where, step, part]
+
+    class SmallBuckets(distributed.DistributedDataParallel):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options, bucket_cap_mb=0.001)
+
+    def note(batches: Any, step: int) -> Any:
+        now[:] = step, -1
+        return of_step(batches, step)
+
+    def fail(*_: object) -> None:
+        place.clear()
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def is_at(here: str) -> bool:
+        return torch.is_grad_enabled() and place == [here, *now]
+
+    def begin_to_fail(stepper: Stepper, *args: Any) -> None:
+        begin(stepper, *args)
+        encode = stepper._encode
+
+        def encode_or_fail(source: torch.Tensor) -> Any:
+            now[1] += 1
+            if is_at("encoder"):
+                fail()
+            memory, mask = encode(source)
+            if is_at("backward"):
+                memory.register_hook(fail)
+            return memory, mask
+
+        stepper._encode = encode_or_fail
+
+    def forward_or_fail(loss: Loss, *args: Any) -> Any:
+        if is_at("loss"):
+            fail()
+        return forward(loss, *args)
+
+    distributed.DistributedDataParallel = SmallBuckets
+    PaddedBatches.of_step, Stepper.__init__, Loss.forward = note, begin_to_fail, forward_or_fail
 
 
 def noting(of_step: Callable[..., Any], number: list[int]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -23,7 +24,7 @@ from typing import Any
 
 import pytest
 import torch
-from planted import plant
+from planted import lack_memory, plant
 from torch import nn
 from torch.distributed import HashStore, TCPStore
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -329,6 +330,64 @@ def test_two_workers_of_which_one_has_a_loss_that_is_not_finite_go_back_together
     told = logs[0].read_text(encoding="utf-8")
     assert "step 8 is skipped: the loss is nan" in told
     assert "the run diverged at step 42" in told
+
+
+def trained_by_two(settings: Mapping[str, Any], *thens: Callable[[], None]) -> tuple[list[int | None], list[str]]:
+    """Return the exit codes of two workers, each of which does something first, and the lines of both."""
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    logs = [Path(f"{settings['out']}-{rank}.txt") for rank in range(2)]
+    firsts = [partial(become_worker_and, rank, 2, store.port, then) for rank, then in enumerate(thens)]
+    processes = [start(train_arguments(settings), log, first) for log, first in zip(logs, firsts, strict=True)]
+    return [finish(process) for process in processes], "".join(log.read_text("utf-8") for log in logs).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("places", "who"),
+    [
+        ({1: ("backward", 2, 1)}, "worker 1"),
+        slow({1: ("backward", 2, 0)}, "worker 1"),
+        slow({1: ("encoder", 1, 1)}, "worker 1"),
+        slow({0: ("encoder", 0, 0)}, "worker 0"),
+        slow({0: ("loss", 2, 1), 1: ("backward", 2, 0)}, "worker 0, worker 1"),
+    ],
+)
+def test_workers_repeat_a_step_that_one_has_no_memory_for(settings, tmp_path, places, who):
+    train = {**TRAIN, "micro_batch_tokens": 32, "max_steps": 6, "validate_every": 6, "checkpoint_every": 3}
+    train |= {"schedule": "constant", "optimizer": "adam", "learning_rate": 1e-3}
+    thens = [partial(lack_memory, *places.get(rank, ("nowhere", 0))) for rank in range(2)]
+    codes, lines = trained_by_two(settings(train=train), *thens)
+    step = next(iter(places.values()))[1] + 1
+    assert codes == [0, 0], lines
+    said = f"{who} ran out of memory at step {step}; from here on at most 16 target tokens are computed at once"
+    assert sum(said in line for line in lines) == 1
+    alone = train_from_values(settings(out=str(tmp_path / "alone"), train=train)).run
+    found, expected = weights(tmp_path / "run", 6), weights(alone, 6)
+    assert max((found[name] - expected[name]).abs().max() for name in expected) < 2e-5  # a step moves weights by 1e-3
+    state = json.loads((tmp_path / "run" / "checkpoints" / "step-00000003" / "state.json").read_text())
+    assert state["micro_batch_tokens"] == 16
+
+
+@pytest.mark.slow
+def test_workers_that_resume_keep_the_parts_that_they_cut(settings, tmp_path):
+    train = {**TRAIN, "max_steps": 10, "schedule": "constant"}
+    thens = partial(lack_memory, "encoder", 2), partial(lack_memory, "nowhere", 2)
+    assert trained_by_two(settings(out=str(tmp_path / "whole"), train=train), *thens)[0] == [0, 0]
+    assert trained_by_two(settings(train={**train, "max_steps": 5}), *thens)[0] == [0, 0]
+    codes, lines = trained_by_two(settings(train=train), miss_soon, miss_soon)
+    assert codes == [0, 0]
+    assert_same_weights(tmp_path / "run", tmp_path / "whole", 10)
+    assert sum("ran out of memory" in line for line in lines) == 1  # of the first command
+
+
+@pytest.mark.parametrize("where", ["encoder", slow("backward")])
+def test_sharded_workers_end_if_one_lacks_memory_with_what_to_set(settings, where):
+    values = settings(train={**TRAIN, "shard": True}, model={"d_model": 32, "d_ff": 64, "num_heads": 2})
+    codes, lines = trained_by_two(values, miss_soon, partial(lack_memory, where, 6))
+    assert codes == [1, 1]
+    assert [line for line in lines if "clearhead: " in line and "resum" not in line][-1] == (
+        "clearhead: worker 1 ran out of memory at step 7; with train.shard a step is not repeated: set "
+        "train.micro_batch_tokens = 32, and run the command again"
+    )
 
 
 @posix
