@@ -8,6 +8,7 @@ import json
 import sys
 
 import pytest
+import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -202,6 +203,18 @@ def test_pieces_of_half_a_character_show_the_replacement_character(tokenizer):
     assert len(pieces) == len(ids) > 1
     assert "\ufffd" in "".join(pieces)
     assert tokenizer.decode(ids[:-1]) != "日"  # what breaks off still decodes to something
+
+
+@pytest.mark.parametrize("split_digits", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_cut_as_by_the_library_that_reads_the_file(kind, split_digits):
+    tokenizer = Tokenizer.train(CORPUS, kind=kind, vocab_size=400, split_digits=split_digits)
+    library = tokenizers.Tokenizer.from_str(tokenizer.text)
+    library.encode_special_tokens = True
+    signs = ("a", "ab", "ü", "日", "👩", "1", ".", " ", "\t", "\u00a0", "\x1f", "\u0301")
+    lines = [f"der {sign * count}Hund{sign * 3} {count}" for sign in signs for count in (2, 21, 63, 64, 65, 130, 257)]
+    assert tokenizer.encode_batch(lines) == [library.encode(line, add_special_tokens=False).ids for line in lines]
+    assert json.loads(tokenizer.text)["pre_tokenizer"]["pretokenizers"][-1]["type"] == "Split"  # for older versions
 
 
 def test_a_word_is_the_same_piece_at_the_start_and_within(tokenizer):
