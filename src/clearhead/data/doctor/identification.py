@@ -89,6 +89,11 @@ class SideLanguages:
             languages.append(language)
         return cls((languages[0], languages[1]))
 
+    def unlike(self, side: int, texts: Sequence[str]) -> list[int]:
+        """Return the indices of the texts of a side for which `foreign` may find evidence: few of them."""
+        usual = self.languages[side], _UNDETERMINED
+        return [place for place, text in enumerate(texts) if _detected(text) not in usual]
+
     def foreign(self, side: int, text: str, other: str) -> Foreign | None:
         """Return the evidence that a text is not in the language of its side; None if there is none.
 

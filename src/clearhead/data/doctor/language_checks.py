@@ -137,7 +137,10 @@ def _by_identification(batch: TextBatch, languages: Languages, other_script: Two
     identified = languages.identified
     if isinstance(identified, str):
         return
-    for place, sides in enumerate(zip(batch.source.texts, batch.target.texts, strict=True)):
+    texts_of = batch.source.texts, batch.target.texts
+    unlike = {place for side, texts in enumerate(texts_of) for place in identified.unlike(side, texts)}
+    for place in sorted(unlike):
+        sides = [texts[place] for texts in texts_of]
         evidence = [
             None if other_script[side][place] else identified.foreign(side, text, sides[1 - side])
             for side, text in enumerate(sides)

@@ -145,11 +145,14 @@ class Rows(NamedTuple):
         """
         here, there = slice(start, end), slice(start + shift, end + shift)
         difference = np.abs(self.target_lengths[there] - self.source_lengths[here] - usual)
-        shared = (self.source_names[here] & self.target_names[there]).view(np.uint8).reshape(-1, 8)
+        shared = self.source_names[here] & self.target_names[there]
+        have_some = np.flatnonzero(shared)  # few, unless the sides belong to each other
+        num_shared = np.zeros(shared.size)
+        num_shared[have_some] = _ONES[shared[have_some].view(np.uint8).reshape(-1, 8)].sum(axis=1)
         return np.stack(
             (
                 np.minimum(difference, _LARGEST),
-                _ONES[shared].sum(axis=1),
+                num_shared,
                 _ONES[self.source_signs[here] ^ self.target_signs[there]],
                 np.einsum("rd,rd->r", self.source_meanings[here], self.target_meanings[there]),
             )
