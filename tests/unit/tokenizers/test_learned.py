@@ -208,7 +208,8 @@ def test_pieces_of_half_a_character_show_the_replacement_character(tokenizer):
 @pytest.mark.parametrize("split_digits", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_words_are_cut_as_by_the_library_that_reads_the_file(kind, split_digits):
-    tokenizer = Tokenizer.train(CORPUS, kind=kind, vocab_size=400, split_digits=split_digits)
+    long = ["a" * 300, "ab" * 150] * 9  # so that there are long pieces
+    tokenizer = Tokenizer.train([*CORPUS, *long], kind=kind, vocab_size=500, split_digits=split_digits)
     library = tokenizers.Tokenizer.from_str(tokenizer.text)
     library.encode_special_tokens = True
     signs = ("a", "ab", "ü", "日", "👩", "1", ".", " ", "\t", "\u00a0", "\x1f", "\u0301")
