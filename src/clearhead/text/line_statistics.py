@@ -46,7 +46,6 @@ CASED_WORDS = re.compile(r"[^\W\d_]{2,}")
 
 WITHOUT_CAPITAL = "ßªº"
 """Small letters that also occur in lines of capitals."""
-_DROPPED = dict.fromkeys(map(ord, WITHOUT_CAPITAL))
 
 _RATIO_STEPS = 100
 """Ratios are counted in steps of a hundredth of their natural logarithm."""
@@ -191,7 +190,8 @@ def letter_case(text: str) -> LetterCase | None:
     >>> letter_case("WTOとは何ですか。"), letter_case("EINE STRAßE")
     (None, 'capitals')
     """
-    text = text.translate(_DROPPED)
+    for letter in WITHOUT_CAPITAL:
+        text = text.replace(letter, "")
     if not (text.isupper() or text.islower()) or len(CASED_WORDS.findall(text)) < 2:
         return None
     if any(letter.lower() == letter.upper() for letter in text if letter.isalpha()):
@@ -217,11 +217,12 @@ def is_copied(source: str, target: str) -> bool:
     True
     """
     read, written = source.strip().encode("utf-8", "surrogatepass"), target.encode("utf-8", "surrogatepass")
-    windows = [read[at : at + COPY_WINDOW] for at in range(0, len(read) - COPY_WINDOW + 1, COPY_STRIDE)]
     known: bytes | set[bytes] = written
     if len(written) > _SEARCHED:
         known = {written[at : at + COPY_WINDOW] for at in range(len(written) - COPY_WINDOW + 1)}
-    return len(windows) >= LEAST_WINDOWS and sum(window in known for window in windows) >= COPIED_SHARE * len(windows)
+    windows = range(0, len(read) - COPY_WINDOW + 1, COPY_STRIDE)
+    found = [read[at : at + COPY_WINDOW] in known for at in windows]
+    return len(found) >= LEAST_WINDOWS and sum(found) >= COPIED_SHARE * len(found)
 
 
 class LineCounter:

@@ -34,8 +34,13 @@ FIRST_SIGNS = "%{$#@<&:`|*[]\\"
 signs in them."""
 
 # Most texts have none of these characters, and compiling the long patterns takes as long as translating a sentence.
-_MAY_BE_PLACEHOLDER = re.compile(rf"[{re.escape(FIRST_SIGNS)}{_MAY_BE_EMOJI}]|[_/]|\(\)|--[a-z]|[A-Za-z0-9_]\.[a-z_]")
-_MAY_BE_KEPT = re.compile(rf"{_MAY_BE_PLACEHOLDER.pattern}|[}}=]|\w[.(]\w|(?<![^\s<>])--?[A-Za-z]")
+# A search for one of a set of characters takes a tenth of the time of one for alternatives, so the set comes first.
+_MAY_BEGIN = rf"{re.escape(FIRST_SIGNS)}{_MAY_BE_EMOJI}_/"
+_AROUND = r"(?<=\()\)|(?<=-)-[a-z]|(?<=[A-Za-z0-9_]\.)[a-z_]"
+_MAY_BE_PLACEHOLDER = re.compile(rf"[{_MAY_BEGIN}(.-](?:(?<=[{_MAY_BEGIN}])|{_AROUND})")
+_MAY_BE_KEPT = re.compile(
+    rf"[{_MAY_BEGIN}}}=(.-](?:(?<=[{_MAY_BEGIN}}}=])|{_AROUND}|(?<=\w[.(])\w|(?<=-)(?<![^\s<>]-)-?[A-Za-z])"
+)
 STATEMENT_SIGNS = ("{%", "{{%", "{{<", "{{#", "{{^", "{{/")
 """Beginnings of statements of template languages."""
 

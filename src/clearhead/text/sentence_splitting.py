@@ -17,9 +17,11 @@ import sentencex
 from clearhead.text.languages import CHINESE_AND_JAPANESE, count_scripts, script_of, usual_code
 from clearhead.text.placeholders import has_words
 
-_SPACE = re.compile(r"[^\S\r\n]")
+_OTHER_SPACE = re.compile(r"[^\S\r\n ]")
 INITIAL = re.compile(r"(?<!\w)[^\W\d_]\.\s*\Z")
 ORDINAL = re.compile(r"(?<!\w)\d{1,2}\.\s*\Z")
+_LONGEST_END = 4
+"""Characters in which both are found, without the white space: the longest match, and the character before it."""
 DASH = re.compile(r"\s*[-–—]")
 SAID = re.compile(r"(?<=[」』])(?:と|って)")
 """Particles after a Japanese quotation, which continue its sentence."""
@@ -90,10 +92,12 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     rules = _code(language or _likely_language(text))
     # sentencex panics at a wide space after a single letter, and knows only one of the two equivalent question marks.
     # Only the lengths of its sentences are used.
-    plain = _SPACE.sub(" ", text).replace(_GREEK_QUESTION_MARK, ";")
+    plain = _OTHER_SPACE.sub(" ", text).replace(_GREEK_QUESTION_MARK, ";")
     try:
         sizes = _sizes(rules, BEGINNING.sub(_capital, plain) if text.islower() else plain)
     except UnicodeEncodeError:
+        return [text]
+    if len(sizes) < 2:
         return [text]
     capitals = {script_of(letter) for letter in set(text) if letter.isupper()}
     sentences: list[str] = []
@@ -103,14 +107,18 @@ def split_sentences(text: str, language: str | None = None) -> list[str]:
     for size in sizes:
         piece = text[at : at + size]
         first = _first_letter(piece)
-        is_apart = text[at - 1].isspace() or _is_unspaced(letter, first)
-        goes_on = piece.isspace() or DASH.match(piece) or SAID.match(text, at) or _goes_on(letter, first, capitals)
-        if ends and letter and is_apart and not goes_on:
+        if (
+            ends
+            and letter
+            and (text[at - 1].isspace() or _is_unspaced(letter, first))
+            and not (piece.isspace() or DASH.match(piece) or SAID.match(text, at) or _goes_on(letter, first, capitals))
+        ):
             sentences.append(text[start:at])
             start, letter = at, ""
         at += size
         letter = _first_letter(reversed(piece)) or letter
-        ends = not INITIAL.search(piece) and (is_english or not ORDINAL.search(piece))
+        end = piece.rstrip()[-_LONGEST_END:]
+        ends = not INITIAL.search(end) and (is_english or not ORDINAL.search(end))
     if letter or not sentences:
         return [*sentences, text[start:]]
     return [*sentences[:-1], sentences[-1] + text[start:]]
@@ -196,7 +204,7 @@ def _code(language: str) -> str:
 
 
 def _likely_language(text: str) -> str:
-    if text.isascii():
+    if text.isascii() or _LANGUAGES.keys().isdisjoint(map(script_of, set(text))):
         return "en"
     scripts = count_scripts([text])
     return _LANGUAGES.get(max(scripts, key=scripts.__getitem__, default=""), "en")

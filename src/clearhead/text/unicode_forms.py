@@ -37,7 +37,7 @@ _UNCOMPOSED = {
     if len(canonical := unicodedata.normalize("NFC", character)) > 1
 }
 """Letters that even NFC takes apart, in the scripts of India and in Hebrew, with their canonical form."""
-_COUNTED = frozenset((*MARKS, *_DIRECTIONS, *_UNCOMPOSED))
+_COUNTED = re.compile(f"[{MARKS}{_DIRECTIONS}{''.join(_UNCOMPOSED)}]")
 _SEQUENCE = re.compile("|".join(map(re.escape, _UNCOMPOSED.values())))
 JAMO = re.compile("[\u1161-\u1175\u11a8-\u11c2]")
 """Letters of Korean that compose with the one before."""
@@ -171,7 +171,7 @@ def count_forms(text: str) -> set[str]:
     forms = _spaces(text)
     if text.isascii():
         return forms
-    forms |= set(map(_key, _COUNTED.intersection(text)))
+    forms |= set(map(_key, _COUNTED.findall(text)))
     forms |= {f"{_key(_letter(sequence))} canonical" for sequence in _SEQUENCE.findall(text)}
     if not unicodedata.is_normalized("NFD", text):
         forms.add(COMPOSED)
@@ -235,7 +235,7 @@ def _spaces(text: str) -> set[str]:
     kinds = text.translate(_KINDS)
     if "M" in kinds:
         return {_key(_kind(text, place)) for place, char in enumerate(text) if char.isspace()}
-    return set(map(_key_in_the_middle, {*_AROUND_SPACE.findall(f"  {kinds} ")}))
+    return {_key_in_the_middle(before + after) for before, after in {*_AROUND_SPACE.findall(f"  {kinds} ")}}
 
 
 class _Kinds(dict[int, str]):
@@ -249,7 +249,7 @@ class _Kinds(dict[int, str]):
 
 
 _KINDS = _Kinds()
-_AROUND_SPACE = re.compile(r"(?=(..\s.))", re.DOTALL)
+_AROUND_SPACE = re.compile(r"\s(?<=(...))(?=(.))", re.DOTALL)
 
 
 @lru_cache(maxsize=4_096)
