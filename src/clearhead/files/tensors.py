@@ -58,18 +58,24 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str
         own[name].copy_(tensor)
 
 
-def read_weights(path: str | Path, *, float32: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_weights(
+    path: str | Path, *, float32: bool = False, rows: Callable[[str, tuple[int, ...]], slice] | None = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read tensors and metadata from a safetensors file.
 
     Args:
         path: The file.
         float32: Whether to reject tensors of another type.
+        rows: Returns the rows to read of a tensor, from its name and shape; the others are not read. Without it, all.
 
     Raises:
         ModelError: If the file is missing, is not a regular file or not a safetensors file, or has a rejected type.
     """
     with opened(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in headers_of(file)}
+        tensors = {
+            name: file.get_slice(name)[rows(name, header.shape)] if rows and header.shape else file.get_tensor(name)
+            for name, header in headers_of(file).items()
+        }
         metadata = file.metadata() or {}
     if float32 and (other := [name for name, tensor in tensors.items() if tensor.dtype != torch.float32]):
         raise ModelError(f"{path} must hold float32 tensors, but {other[0]} is in {tensors[other[0]].dtype}")

@@ -28,16 +28,16 @@ def publish_best(loop: Loop, side_files: SideFilesOf | None = None) -> tuple[Val
     paths = [loop.checkpoints.directory / name for name in last]
     weights, validation = None, loop.best if step == best.step else None
     if validation is None:  # not by this process: measure again, to compare it with the average
-        weights = loop.checkpoints.weights(path)
+        weights = loop.weights_of(path)
         validation = loop.validated(weights)
     if len(paths) > 1:
         loop.display.stage("averaging checkpoints", 0)
-        average = average_weights(paths, loop.checkpoints.weights)  # holds one checkpoint at a time
+        average = average_weights(paths, loop.weights_of)  # holds one checkpoint at a time
         averaged = loop.validated(average)
         if is_better(averaged, validation):
             weights, validation, made_by = average, averaged, paths[-1]
             chosen = "average of " + ", ".join(path.name for path in paths)
-    best_weights = weights or loop.checkpoints.weights(path)
+    best_weights = weights or loop.weights_of(path)
     state = loop.checkpoints.state(made_by)
     return validation, loop.publish(best_weights, validation, chosen, state, side_files)
 

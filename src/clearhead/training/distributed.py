@@ -417,9 +417,29 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
+def own_rows(tensor: Tensor | None) -> range | None:
+    """Return which rows of a sharded tensor this worker holds; None if the tensor is not sharded."""
+    if not isinstance(tensor, DTensor):
+        return None
+    mesh, rows = tensor.device_mesh, tensor.shape[0]
+    first = min(mesh.get_local_rank() * -(-rows // mesh.size()), rows)  # each but the last ones has equally many
+    return range(first, first + tensor.to_local().shape[0])
+
+
+def with_own_rows(rows: Tensor, other: Tensor | None) -> Tensor:
+    """Return a tensor that is sharded as `other` is and of which this worker holds these rows.
+
+    Rows that do not fit, and those of a tensor that is not sharded, are returned as they are.
+    """
+    if not isinstance(other, DTensor) or rows.shape != other.to_local().shape:
+        return rows
+    options: dict[str, Any] = {"shape": other.shape, "stride": other.stride(), "run_check": False}
+    return DTensor.from_local(rows.to(other.device), other.device_mesh, other.placements, **options)
+
+
 def part_like(tensor: Tensor, other: Tensor | None) -> Tensor:
     """Return this worker's share of a full tensor if `other` is a sharded one of its shape, else the tensor."""
-    if not isinstance(other, DTensor) or tensor.shape != other.shape:
+    if not isinstance(other, DTensor) or isinstance(tensor, DTensor) or tensor.shape != other.shape:
         return tensor
     return distribute_tensor(tensor.to(other.device), other.device_mesh, other.placements, src_data_rank=None)
 

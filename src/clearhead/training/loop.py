@@ -17,7 +17,7 @@ from clearhead.bundle.model_directory import model_directory
 from clearhead.config import Config
 from clearhead.data.batches import BatchOrder
 from clearhead.data.prepare import Prepared
-from clearhead.files.tensors import load_tensors, load_weights, model_tensors
+from clearhead.files.tensors import load_tensors, model_tensors
 from clearhead.training.attention_log import AttentionLog
 from clearhead.training.checkpoints import Best, Checkpoints, TrainingState
 from clearhead.training.distributed import Workers, part_like, whole_tensors
@@ -30,7 +30,7 @@ from clearhead.training.progress import Display, done_by
 from clearhead.training.publish import SideFilesOf, publish
 from clearhead.training.run_directory import MODEL_BEFORE
 from clearhead.training.schedule import learning_rate
-from clearhead.training.shards import Shares, is_sharded, read_tensors
+from clearhead.training.shards import Shares, read_own_tensors
 from clearhead.training.signals import StopSignals
 from clearhead.training.steps import Steps
 from clearhead.training.validation import (
@@ -153,15 +153,16 @@ class Loop:
         self._saved_at = state.elapsed
 
     def _load(self, path: Path, state: TrainingState) -> None:
-        if self.workers.is_sharding or is_sharded(path):
-            self._take(self.checkpoints.weights(path), origin=str(path))
-        else:
-            load_weights(self.model, path / "model.safetensors")
+        load_tensors(self.model, self.weights_of(path), origin=str(path))
         if state.step:  # before the first step an optimiser has no state
-            load_optimizer_state(self.model, self.optimizer, read_tensors(path, "optimizer"))
+            load_optimizer_state(self.model, self.optimizer, read_own_tensors(path, "optimizer", self.model))
         now = self.state
         self.steps.cut(state.micro_batch_tokens)
         self.state = replace(state, device=now.device, threads=now.threads, precision=now.precision)
+
+    def weights_of(self, path: Path) -> dict[str, Tensor]:
+        """Read the weights of a checkpoint, sharded as the model is."""
+        return read_own_tensors(path, "model", self.model)
 
     @property
     def last_validation(self) -> int:
@@ -304,8 +305,8 @@ class Loop:
         return measure(model, self.data, self.config, self.workers)
 
     def validated(self, weights: Mapping[str, Tensor]) -> Validation:
-        """Return the validation of weights, by name."""
-        return validate_weights(weights, self.data, self.config, self.device, self.workers, self.own)
+        """Return the validation of weights, by name; with sharded ones on all workers."""
+        return validate_weights(self._gathered(weights), self.data, self.config, self.device, self.workers, self.own)
 
     def _validate(self, log: MetricsLog | NoLog) -> Validation | None:
         """Validate the model, and return the result if it is the best so far, else None."""
@@ -344,7 +345,7 @@ class Loop:
             f"the best so far, of step {step:,}, is validated again: its scores are of other sentences or settings"
         )
         self.workers.begin("a validation")
-        weights = self.checkpoints.weights(self.checkpoints.path(step))
+        weights = self.weights_of(self.checkpoints.path(step))
         validation = self.validated(weights)
         self._tick()
         self._log_validation(log, step, validation)
@@ -358,20 +359,25 @@ class Loop:
         elapsed = round(self.state.elapsed, 3)
         log.write("valid", step, measured_on=self._measured_on, **validation.record, elapsed=elapsed)
 
+    def _gathered(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        with self.workers.together():
+            return whole_tensors(weights)
+
     def publish(
         self,
-        weights: dict[str, Tensor],
+        weights: Mapping[str, Tensor],
         validation: Validation,
         chosen: str,
         state: TrainingState,
         side_files: SideFilesOf | None = None,
     ) -> Translator | None:
         """Write the model directory and return its model; None on workers that do not write."""
+        gathered = self._gathered(weights)
         self.workers.begin("")
         if not self.workers.is_first:
             return None
         how = state, validation, chosen, side_files, self.own
-        return publish(self.run / "model", weights, self.config, self.data, *how)
+        return publish(self.run / "model", gathered, self.config, self.data, *how)
 
     def _save(self, best: Validation | None) -> None:
         """Write a checkpoint. Publish the model if it is the best so far, so that a killed run leaves a model too."""
@@ -387,8 +393,6 @@ class Loop:
         self._saved_at = self.state.elapsed
         self._prune()
         if best and self.state.ended_by(self.config.train) is None:  # at the end, `publish_best` follows
-            with self.workers.together():
-                weights = whole_tensors(weights)
             self.publish(weights, best, named(self.state.step), self.state)
 
     def _prune(self) -> None:

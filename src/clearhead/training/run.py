@@ -199,7 +199,7 @@ def train_from_values(
             if newest:
                 require_fitting_checkpoint(config.model, newest[0], run)
             ended_by = newest[1].ended_by(config.train) if newest and is_finished(run) else None
-            workers.tell("prepared", json.dumps(_PreparedRun.of(run, newest, ended_by)))
+            workers.tell("prepared", json.dumps(_PreparedRun.of(run, newest[0] if newest else None, ended_by)))
             if newest and ended_by is not None:
                 display.say(f"this run is finished ({ended_by}); its model is {from_here(run) / 'model'}")
                 return TrainResult(run, newest[1].step, ended_by, _published_bleu(run), True)
@@ -278,12 +278,14 @@ def _train_with_the_first(workers: Workers, start: float, own: OwnParts) -> Trai
         Display(is_quiet=True) as display,
         Checkpoints(run / "checkpoints", display.say) as checkpoints,
     ):
-        newest = checkpoints.newest()
-        if _PreparedRun.of(run, newest, prepared.ended_by) != prepared:
+        checkpoint = Path(prepared.checkpoint) if prepared.checkpoint else None
+        if _PreparedRun.of(run, checkpoint, prepared.ended_by) != prepared:
             raise TrainingError(
                 f"worker {workers.rank} does not find in {run} what the first worker prepared there; all machines need "
                 f"the run directory on a file system that they share"
             )
+        # The first worker has compared its files with their checksums: no other reads them all again.
+        newest = (checkpoint, checkpoints.state(checkpoint)) if checkpoint else None
         if newest and prepared.ended_by is not None:
             return TrainResult(run, newest[1].step, prepared.ended_by, _published_bleu(run), True)
         config, data = Config.load(run / "config.toml"), open_prepared(run / "data")
@@ -303,19 +305,23 @@ class _PreparedRun(NamedTuple):
     """Description of a prepared run, sent by the first worker. The others must find the same in the run directory."""
 
     run: str
-    step: int
-    """Step of the checkpoint to resume from; -1 if there is none."""
+    checkpoint: str
+    """Directory of the checkpoint to resume from; empty if there is none."""
     ended_by: str | None
     """Why a finished run ended; None if it is not finished."""
     digests: list[str]
-    """SHA-256 of the settings file and of the data report; empty if there is no such file."""
+    """SHA-256 of the settings file, the data report and the checkpoint's manifest; empty if there is no such file."""
 
     @classmethod
-    def of(cls, run: Path, newest: tuple[Path, TrainingState] | None, ended_by: str | None) -> _PreparedRun:
+    def of(cls, run: Path, checkpoint: Path | None, ended_by: str | None) -> _PreparedRun:
         """Return the description of a run directory."""
-        paths = run / "config.toml", run / "data" / "report.json"
+        paths = [
+            run / "config.toml",
+            run / "data" / "report.json",
+            *([checkpoint / "manifest.json"] if checkpoint else []),
+        ]
         digests = [file_sha256(path) if path.is_file() else "" for path in paths]
-        return cls(str(run), newest[1].step if newest else -1, ended_by, digests)
+        return cls(str(run), str(checkpoint or ""), ended_by, digests)
 
 
 def _prepare_or_resume(

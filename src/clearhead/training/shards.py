@@ -1,4 +1,6 @@
-"""Sharded checkpoints: every worker writes the rows of the tensors that it holds, and any number of workers reads all.
+"""Sharded checkpoints: every worker writes the rows of the tensors that it holds, and reads those that it will hold.
+
+Any number of workers reads them, whatever number wrote them.
 
 Beside `state.json` and `manifest.json`, the directory of such a checkpoint has, for two workers:
 
@@ -14,20 +16,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearhead.bundle import require_fitting_weights
 from clearhead.config import ModelConfig
 from clearhead.errors import CheckpointError, ModelError
 from clearhead.files import file_sha256, read_json, write_json
 from clearhead.files.arrays import TensorHeader
-from clearhead.files.tensors import float32_weights, read_weights, write_weights
-from clearhead.training.distributed import Workers
+from clearhead.files.tensors import model_tensors, read_weights, write_weights
+from clearhead.training.distributed import Workers, own_rows, with_own_rows
 
 INDEX = "index.json"
 KINDS = "model", "optimizer"
@@ -51,25 +53,39 @@ def tensor_files(directory: Path) -> set[str]:
     return {INDEX, *(_name(kind, number, count) for kind in KINDS for number in range(count))}
 
 
-def read_tensors(directory: Path, kind: str) -> dict[str, Tensor]:
+def read_tensors(
+    directory: Path, kind: str, wanted: Callable[[str], range | None] = lambda _: None
+) -> dict[str, Tensor]:
     """Read the tensors of a checkpoint, sharded or not.
 
     Args:
         directory: The checkpoint.
         kind: One of `KINDS`.
+        wanted: Returns the rows to read of a tensor, from its name, or None to read all. Without it, all are read.
 
     Raises:
         CheckpointError: If they cannot be read, or differ from the index.
     """
+    before: dict[str, list[tuple[int, ...]]] = {}  # shapes of a tensor's parts so far
+
+    def rows_of_part(name: str, shape: tuple[int, ...]) -> slice:
+        parts = before.setdefault(name, [])
+        first = sum(part[0] for part in parts)
+        parts.append(shape)
+        if (rows := wanted(name)) is None:
+            return slice(None)
+        start, stop = (min(max(row - first, 0), shape[0]) for row in (rows.start, rows.stop))
+        return slice(start, stop)
+
     try:
         if not is_sharded(directory):
-            return float32_weights(directory / f"{kind}.safetensors")
+            return read_weights(directory / f"{kind}.safetensors", float32=True, rows=rows_of_part)[0]
         index = _index(directory)
         count, shapes = index["shares"], index[kind]
         parts: dict[str, list[Tensor]] = {name: [] for name in shapes}
         for number in range(count):
             path = directory / _name(kind, number, count)
-            tensors, metadata = read_weights(path, float32=True)
+            tensors, metadata = read_weights(path, float32=True, rows=rows_of_part)
             if (step := metadata.get("step")) != str(index["step"]):
                 raise CheckpointError(f"{path} is of step {step}, and its checkpoint of step {index['step']}")
             if unknown := tensors.keys() - parts.keys():
@@ -79,11 +95,28 @@ def read_tensors(directory: Path, kind: str) -> dict[str, Tensor]:
     except ModelError as error:
         raise CheckpointError(str(error)) from None
     for name, shape in shapes.items():
-        rows = sum(part.shape[0] if part.dim() else 1 for part in parts[name])
-        kinds = {(part.dim(), *part.shape[1:]) for part in parts[name]}
-        if rows != (shape[0] if shape else 1) or kinds != {(len(shape), *shape[1:])}:
+        written = before.get(name) or [(1,) for _ in parts[name]]  # one without rows
+        rows, widths = sum(part[0] for part in written), {part[1:] for part in written}
+        if rows != (shape[0] if shape else 1) or widths != {tuple(shape[1:])} or bool(shape) != (name in before):
             raise CheckpointError(f"the shares in {directory} do not make up {name} of shape {shape}")
     return {name: torch.cat(parts.pop(name)) if shape else parts[name][0] for name, shape in shapes.items()}
+
+
+def read_own_tensors(directory: Path, kind: str, model: nn.Module) -> dict[str, Tensor]:
+    """Read the tensors of a checkpoint that belong to a model's weights; of sharded ones this worker's rows alone.
+
+    Args:
+        directory: The checkpoint.
+        kind: One of `KINDS`; a tensor of an optimiser has the name of its weight and one more word.
+        model: The model.
+    """
+    weights = model_tensors(model)
+
+    def weight_of(name: str) -> Tensor | None:
+        return weights.get(name if kind == "model" else name.rpartition(".")[0])
+
+    found = read_tensors(directory, kind, lambda name: own_rows(weight_of(name)))
+    return {name: with_own_rows(rows, weight_of(name)) for name, rows in found.items()}
 
 
 def require_fitting_checkpoint(config: ModelConfig, directory: Path, run: Path) -> None:

@@ -30,6 +30,7 @@ from torch.distributed import HashStore, TCPStore
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from clearhead.cli.main import run as run_command
+from clearhead.config.nested import merge
 from clearhead.errors import ConfigError, DeviceError, TrainingError
 from clearhead.training import distributed, shards, worker_store
 from clearhead.training import launch as launching
@@ -233,6 +234,42 @@ def test_sharded_run_equals_unsharded_bit_for_bit_and_resumes_unsharded(crew, se
     torch.testing.assert_close(*moments, rtol=0, atol=0)
 
 
+def tell_bytes_read() -> None:
+    """Let this process print how many bytes of a checkpoint it reads."""
+    read = shards.read_weights
+
+    def read_and_tell(path: Path, **options: Any) -> Any:
+        found, metadata = read(path, **options)
+        print(f"reads {path.name.partition('-')[0].partition('.')[0]}:", sum(one.nbytes for one in found.values()))
+        return found, metadata
+
+    shards.read_weights = read_and_tell
+
+
+@pytest.mark.parametrize("was_sharded", [True, slow(False)])
+def test_each_of_three_sharded_workers_reads_its_rows_alone(settings, tmp_path, was_sharded):
+    train = {**TRAIN, "optimizer": "adam", "learning_rate": 1e-3, "schedule": "constant", "validate_every": 99}
+    train |= {"max_steps": 5, "shard": was_sharded, "average_last": 1}
+    values = settings(train=train, model={"d_model": 32, "d_ff": 64, "num_heads": 2})
+    assert trained_by(values, miss_soon, miss_soon)[0] == [0, 0]
+    path = tmp_path / "run" / "checkpoints" / "step-00000005"
+    assert is_sharded(path) == was_sharded
+    states, of_model = read_tensors(path, "optimizer"), sum(one.nbytes for one in read_tensors(path, "model").values())
+    shutil.copytree(tmp_path / "run", tmp_path / "one")
+    longer = {"max_steps": 10, "accumulate": 3, "shard": True}
+    codes, lines = trained_by(merge(values, {"train": longer}), *[tell_bytes_read] * 3)
+    assert codes == [0, 0, 0], lines
+    read = [line.split(": ") for line in lines if line.startswith("reads ")]
+    sizes = {name: [int(size) for told, size in read if told == f"reads {name}"] for name in ("model", "optimizer")}
+    assert sum(sizes["model"]) == 2 * of_model  # to resume, and to publish the best
+    steps = sum(one.nbytes for one in states.values() if not one.dim())  # which have no rows: every worker reads them
+    assert sum(sizes["optimizer"]) == sum(one.nbytes for one in states.values()) + 2 * steps
+    assert max(sizes["model"]) < 0.4 * of_model
+    alone = train_from_values(merge(values, {"out": str(tmp_path / "one"), "train": {**longer, "shard": False}})).run
+    found, wanted = weights(tmp_path / "run", 10), weights(alone, 10)
+    assert max((found[name] - wanted[name]).abs().max() for name in wanted) < 1e-6
+
+
 def test_sharded_workers_with_unequal_parts_stay_in_step(crew, settings, tmp_path):
     train = {**TRAIN, "accumulate": 3, "max_steps": 5, "optimizer": "adam", "learning_rate": 1e-3}
     both = crew("run", train={**train, "shard": True})
@@ -332,11 +369,11 @@ def test_two_workers_of_which_one_has_a_loss_that_is_not_finite_go_back_together
     assert "the run diverged at step 42" in told
 
 
-def trained_by_two(settings: Mapping[str, Any], *thens: Callable[[], None]) -> tuple[list[int | None], list[str]]:
-    """Return the exit codes of two workers, each of which does something first, and the lines of both."""
+def trained_by(settings: Mapping[str, Any], *thens: Callable[[], None]) -> tuple[list[int | None], list[str]]:
+    """Return the exit codes of workers, each of which does something first, and the lines of all."""
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-    logs = [Path(f"{settings['out']}-{rank}.txt") for rank in range(2)]
-    firsts = [partial(become_worker_and, rank, 2, store.port, then) for rank, then in enumerate(thens)]
+    logs = [Path(f"{settings['out']}-{rank}.txt") for rank in range(len(thens))]
+    firsts = [partial(become_worker_and, rank, len(thens), store.port, then) for rank, then in enumerate(thens)]
     processes = [start(train_arguments(settings), log, first) for log, first in zip(logs, firsts, strict=True)]
     return [finish(process) for process in processes], "".join(log.read_text("utf-8") for log in logs).splitlines()
 
@@ -355,7 +392,7 @@ def test_workers_repeat_a_step_that_one_has_no_memory_for(settings, tmp_path, pl
     train = {**TRAIN, "micro_batch_tokens": 32, "max_steps": 6, "validate_every": 6, "checkpoint_every": 3}
     train |= {"schedule": "constant", "optimizer": "adam", "learning_rate": 1e-3}
     thens = [partial(lack_memory, *places.get(rank, ("nowhere", 0))) for rank in range(2)]
-    codes, lines = trained_by_two(settings(train=train), *thens)
+    codes, lines = trained_by(settings(train=train), *thens)
     step = next(iter(places.values()))[1] + 1
     assert codes == [0, 0], lines
     said = f"{who} ran out of memory at step {step}; from here on at most 16 target tokens are computed at once"
@@ -371,9 +408,9 @@ def test_workers_repeat_a_step_that_one_has_no_memory_for(settings, tmp_path, pl
 def test_workers_that_resume_keep_the_parts_that_they_cut(settings, tmp_path):
     train = {**TRAIN, "max_steps": 10, "schedule": "constant"}
     thens = partial(lack_memory, "encoder", 2), partial(lack_memory, "nowhere", 2)
-    assert trained_by_two(settings(out=str(tmp_path / "whole"), train=train), *thens)[0] == [0, 0]
-    assert trained_by_two(settings(train={**train, "max_steps": 5}), *thens)[0] == [0, 0]
-    codes, lines = trained_by_two(settings(train=train), miss_soon, miss_soon)
+    assert trained_by(settings(out=str(tmp_path / "whole"), train=train), *thens)[0] == [0, 0]
+    assert trained_by(settings(train={**train, "max_steps": 5}), *thens)[0] == [0, 0]
+    codes, lines = trained_by(settings(train=train), miss_soon, miss_soon)
     assert codes == [0, 0]
     assert_same_weights(tmp_path / "run", tmp_path / "whole", 10)
     assert sum("ran out of memory" in line for line in lines) == 1  # of the first command
@@ -382,7 +419,7 @@ def test_workers_that_resume_keep_the_parts_that_they_cut(settings, tmp_path):
 @pytest.mark.parametrize("where", ["encoder", slow("backward")])
 def test_sharded_workers_end_if_one_lacks_memory_with_what_to_set(settings, where):
     values = settings(train={**TRAIN, "shard": True}, model={"d_model": 32, "d_ff": 64, "num_heads": 2})
-    codes, lines = trained_by_two(values, miss_soon, partial(lack_memory, where, 6))
+    codes, lines = trained_by(values, miss_soon, partial(lack_memory, where, 6))
     assert codes == [1, 1]
     assert [line for line in lines if "clearhead: " in line and "resum" not in line][-1] == (
         "clearhead: worker 1 ran out of memory at step 7; with train.shard a step is not repeated: set "

@@ -112,6 +112,38 @@ def test_every_worker_writes_its_rows_and_together_they_are_the_tensors(workplac
     assert list(workplace.directory.iterdir()) == [path]  # nothing temporary
 
 
+@pytest.mark.parametrize("readers", [1, 2, 4, 7])
+@pytest.mark.parametrize("form", ["sharded", "plain"])
+def test_a_reader_gets_the_rows_that_it_asks_for_and_reads_no_others(workplace, tmp_path, monkeypatch, form, readers):
+    path = workplace.save(4)
+    assert workplace.wait() == ["", "", ""]
+    if form == "plain":
+        with Checkpoints(tmp_path / "plain", print) as plain:
+            path = plain.save(TrainingState(step=4), *tensors(4))
+    read, numbers = module.read_weights, []
+
+    def read_and_count(*args, **options):
+        found, metadata = read(*args, **options)
+        numbers.append(sum(tensor.numel() for tensor in found.values()))
+        return found, metadata
+
+    monkeypatch.setattr(module, "read_weights", read_and_count)
+    wanted = tensors(4)[0]
+    for reader in range(readers):
+        rows = {
+            name: range(len(one) * reader // readers, len(one) * (reader + 1) // readers)
+            for name, one in wanted.items()
+        }
+        numbers.clear()
+        found = read_tensors(path, "model", rows.get)
+        expected = {name: one[rows[name].start : rows[name].stop] for name, one in wanted.items()}
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        assert sum(numbers) == sum(one.numel() for one in expected.values())
+    moments = read_tensors(path, "optimizer", {"wide.exp_avg": range(1, 4)}.get)
+    expected = tensors(4)[1]
+    torch.testing.assert_close(moments, {**expected, "wide.exp_avg": expected["wide.exp_avg"][1:4]}, rtol=0, atol=0)
+
+
 def test_workers_go_on_while_their_threads_write_what_the_tensors_were(workplace, monkeypatch):
     may_write, write = Event(), module.write_weights
 
