@@ -48,7 +48,9 @@ class DataConfig(Settings):
     pairs, n^(1/T) shares of an epoch (Arivazhagan et al. 2019: 5). 1 leaves each its size; above it, small ones are
     repeated, and an epoch has a part of large ones.
 
-    An epoch has as many pairs as the text. `weights` multiply what each gets; `source` and `target` are one file."""
+    An epoch has as many pairs as the text. `weights` multiply what each gets; `source` and `target` are one file.
+    Languages told apart by tags within a file are not tempered: write a file for each, such as
+    `grep '^<2fr> ' all.tsv > fr.tsv`."""
     columns: tuple[int | str, int | str] | None = None
     """Columns of source and target in files of pairs: numbers counted from 1, or names from the header line.
 
@@ -140,7 +142,10 @@ class DataConfig(Settings):
     @model_validator(mode="after")
     def _a_temperature_has_texts_to_mix(self) -> Self:
         if self.temperature != 1.0 and len(self.pairs) + bool(self.source) == 1:
-            raise ValueError("data.temperature mixes several files or directories, and the training text is only one")
+            raise ValueError(
+                "data.temperature mixes several files or directories, and the training text is only one; write "
+                "languages told apart by tags into a file for each, such as grep '^<2fr> ' all.tsv > fr.tsv"
+            )
         return self
 
     @property
