@@ -158,7 +158,7 @@ def open_inputs(config: Config, *, notice: Callable[[str], None] | None = None) 
     general_pairs = read_pairs(of_use.general_pairs, **choice, swap=data.swap, tolerated=MOST_MALFORMED)
     excluded = [(path, _segments(path, **choice, swap=data.swap)) for path in data.exclude]
     is_given = data.valid_source or data.valid_target or data.valid_pairs
-    files = [_identified(path) for path in dict.fromkeys(_paths(data))]
+    files = [identified_file(path) for path in dict.fromkeys(_paths(data))]
     is_general = of_use.general_source or of_use.general_target or of_use.general_pairs
     return Inputs(
         chain(lines, pairs),
@@ -269,7 +269,7 @@ def changed_inputs(report: Mapping[str, Any], before: Config, now: Config) -> li
                 continue  # it was compared when the run was last trained, and has been removed since
             where = f"data.{role}" if len(old) == 1 else f"data.{role}, file {index + 1}"
             if is_now not in identified:
-                identified[is_now] = _identified(is_now)
+                identified[is_now] = identified_file(is_now)
             lines += _difference(where, prepared[was], identified[is_now])
     return lines
 
@@ -330,7 +330,12 @@ def is_pipe(path: str) -> bool:
     return path == "-" or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
 
 
-def _identified(path: str) -> InputFile:
+def identified_file(path: str) -> InputFile:
+    """Return the identity of a file, which is read for it.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
     # Hashing a pipe would consume its text.
     if not os.path.isfile(path):
         return InputFile(path, None, None)

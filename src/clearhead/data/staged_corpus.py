@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from clearhead.config import Config, DataConfig
 from clearhead.config.choices import HoldOut
@@ -22,9 +22,9 @@ from clearhead.data.doctor.cleaning import Cleaning
 from clearhead.data.hold_out import choose_held_out, choose_rows, side_keys, without
 from clearhead.data.inputs import Inputs
 from clearhead.errors import ConfigError, DataError
-from clearhead.files import display_name
+from clearhead.files import display_name, new_file
 from clearhead.formats import SentencePair
-from clearhead.runtime.shards import run_shards
+from clearhead.runtime.ray_shards import Actors, run_here_or_on_ray
 from clearhead.text.languages import split_tag
 
 _FIELDS = ("source", "target", "origin", "language", "text_at", "defect", "skipped")
@@ -41,7 +41,7 @@ PAIRS_HELD_OUT_FROM = 150_000
 class Piece:
     """Consecutive rows of a file of `StagedPairs`."""
 
-    path: Path
+    path: str
     start: int
     """Byte of the file at which the first row begins."""
     rows: int
@@ -73,7 +73,7 @@ class StagedPairs:
         pairs = iter(pairs)
         with open(self.path, "wb") as file:
             while some := list(itertools.islice(pairs, PIECE_ROWS)):
-                self.pieces.append(Piece(self.path, file.tell(), len(some), len(self.pieces)))
+                self.pieces.append(Piece(str(self.path), file.tell(), len(some), len(self.pieces)))
                 for pair in some:
                     # JSON escapes line feeds and carriage returns, so that each pair is one line whatever its text
                     # contains.
@@ -84,10 +84,28 @@ class StagedPairs:
     def __iter__(self) -> Iterator[SentencePair]:
         return itertools.chain.from_iterable(self.pieces)
 
+    @property
+    def files(self) -> list[Path]:
+        """The files of the pieces."""
+        return [Path(path) for path in dict.fromkeys(piece.path for piece in self.pieces)]
+
     def remove(self) -> None:
-        """Remove the files."""
-        for path in {self.path, *(piece.path for piece in self.pieces)}:
-            path.unlink(missing_ok=True)
+        """Remove the file."""
+        self.path.unlink()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts, and what and where the pieces are, as JSON values."""
+        pieces = [(Path(piece.path).name, piece.start, piece.rows) for piece in self.pieces]
+        return {"file": self.path.name, "report": asdict(self.report), "pieces": pieces}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], directory: Path) -> Self:
+        """Return what `to_dict` described, from files that are in a directory now."""
+        pieces = [
+            Piece(str(directory / name), start, rows, number)
+            for number, (name, start, rows) in enumerate(values["pieces"])
+        ]
+        return cls(directory / values["file"], CleaningReport(**values["report"]), pieces)
 
     def of_rows(self, rows: set[int]) -> Iterator[SentencePair]:
         """Return the pairs of some rows, in order."""
@@ -117,6 +135,24 @@ class StagedCorpus(NamedTuple):
     """How the validation pairs were held out; None if they were given."""
 
     @property
+    def files(self) -> list[Path]:
+        """All files of it."""
+        return [file for text in (self.train, self.valid, self.general) for file in text.files]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is not in the files, as JSON values."""
+        texts = {name: text.to_dict() for name, text in self._asdict().items() if isinstance(text, StagedPairs)}
+        forbidden = sorted(key.hex() for key in self.forbidden)
+        return {**self._asdict(), **texts, "watched": sorted(self.watched), "forbidden": forbidden}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], directory: Path) -> Self:
+        """Return what `to_dict` described, from files that are in a directory now."""
+        texts = {name: StagedPairs.from_dict(values[name], directory) for name in ("train", "valid", "general")}
+        forbidden = set(map(bytes.fromhex, values["forbidden"]))
+        return cls(**{**values, **texts, "watched": {*values["watched"]}, "forbidden": forbidden})
+
+    @property
     def held_out(self) -> dict[str, Any]:
         """Whether and how the validation pairs were held out, for the report."""
         how = {} if self.held_out_by is None else {"held_out_by": self.held_out_by}
@@ -130,6 +166,7 @@ def read_corpus(
     on_progress: Progress,
     notice: Callable[[str], None],
     processes: int,
+    actors: Actors | None,
 ) -> StagedCorpus:
     """Read, clean and split all text into files of a directory.
 
@@ -140,6 +177,7 @@ def read_corpus(
         on_progress: Called about every thousand items.
         notice: Called with findings of `data.fix` and `data.drop` that cannot be looked for.
         processes: Processes that share the work, as far as the size of the text repays their start.
+        actors: Those of a Ray cluster that share it instead.
 
     Raises:
         DataError: If no pair is left.
@@ -189,7 +227,7 @@ def read_corpus(
         valid.write(all_kept.of_rows(rows))
         valid.report.read = valid.report.kept = len(rows)
         forbid(valid)
-        _hold_out(all_kept, rows, valid, train, on_progress, processes)
+        _hold_out(all_kept, rows, valid, train, on_progress, processes, actors)
         all_kept.remove()
     refuse_empty("training", data, train.report)
 
@@ -202,7 +240,13 @@ def read_corpus(
 
 
 def _hold_out(
-    kept: StagedPairs, rows: set[int], valid: StagedPairs, train: StagedPairs, on_progress: Progress, processes: int
+    kept: StagedPairs,
+    rows: set[int],
+    valid: StagedPairs,
+    train: StagedPairs,
+    on_progress: Progress,
+    processes: int,
+    actors: Actors | None,
 ) -> None:
     """Divide the kept pairs into validation pairs and training pairs, and drop training pairs that share a side.
 
@@ -213,20 +257,25 @@ def _hold_out(
         train: Receives the training pairs, in a file for each piece, and the counts.
         on_progress: Called after every piece.
         processes: Number of processes at most.
+        actors: Those of a Ray cluster that do the work instead.
     """
     keys = frozenset(key for pair in valid for key in side_keys(pair))
     firsts = itertools.accumulate((piece.rows for piece in kept.pieces), initial=0)
-    shards = (
-        (piece, [row for row in range(piece.rows) if first + row in rows])
+    shards = [
+        {**asdict(piece), "held_out": [row for row in range(piece.rows) if first + row in rows]}
         for first, piece in zip(firsts, kept.pieces, strict=False)
-    )
+    ]
     processes = max(1, min(processes, train.report.kept // PAIRS_HELD_OUT_FROM))
     on_progress(stage := "holding out validation pairs", done := 0)
-    with closing(run_shards(partial(_HoldingOut, train.path, keys), shards, workers=processes)) as results:
-        for piece, (rest, report) in zip(kept.pieces, results, strict=True):
-            train.report.add(report)
-            train.pieces.append(rest)
-            on_progress(stage, done := done + piece.rows)
+    work, rest = partial(_HoldingOut, train.path, keys), dict[int, Any]()
+    with closing(run_here_or_on_ray(work, shards, processes=processes, actors=actors)) as results:
+        for number, result in results:
+            rest[number] = result
+            on_progress(stage, done := done + shards[number]["rows"])
+    for number in range(len(shards)):
+        path, num_rows, report = rest[number]
+        train.report.add(CleaningReport(**report))
+        train.pieces.append(Piece(path, 0, num_rows, number))
 
 
 class _HoldingOut:
@@ -240,12 +289,13 @@ class _HoldingOut:
     def __init__(self, path: Path, keys: frozenset[bytes]) -> None:
         self._path, self._keys = path, keys
 
-    def __call__(self, shard: tuple[Piece, list[int]]) -> tuple[Piece, CleaningReport]:
-        piece, rows = shard
-        rest = StagedPairs(self._path.with_stem(f"{self._path.stem}-{piece.number}"))
-        rest.write(without(piece, {*rows}, self._keys, report=rest.report))
-        count = sum(written.rows for written in rest.pieces)
-        return Piece(rest.path, 0, count, piece.number), rest.report
+    def __call__(self, shard: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
+        held_out, piece = {*shard["held_out"]}, Piece(*(shard[name] for name in ("path", "start", "rows", "number")))
+        path = self._path.with_stem(f"{self._path.stem}-{piece.number}")
+        with new_file(path) as new:
+            rest = StagedPairs(new)
+            rest.write(without(piece, held_out, self._keys, report=rest.report))
+        return str(path), sum(written.rows for written in rest.pieces), asdict(rest.report)
 
 
 def _doctored(

@@ -40,7 +40,7 @@ BATCH_CHARACTERS = 16_000_000
 class StorePart(NamedTuple):
     """A finished file of pairs that will be appended to another one."""
 
-    path: Path
+    path: str
     num_rows: int
     num_linked_rows: int
     num_linked_tokens: int
@@ -90,10 +90,9 @@ class StoreWriter:
         if len(self._columns[0]) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
             self._write_batch()
 
-    @property
-    def part(self) -> StorePart:
-        """The file as a part of another one."""
-        return StorePart(self.path, self.num_rows, self.num_linked_rows, self.num_linked_tokens)
+    def as_part(self, path: Path) -> StorePart:
+        """Return the file as a part of another one, once it is renamed to `path`."""
+        return StorePart(str(path), self.num_rows, self.num_linked_rows, self.num_linked_tokens)
 
     @property
     def links(self) -> dict[str, int]:
@@ -101,14 +100,13 @@ class StoreWriter:
         return {"pairs": self.num_linked_rows, "target_tokens": self.num_linked_tokens}
 
     def append_part(self, part: StorePart) -> None:
-        """Move the pairs of a file with the same columns to the end of this one."""
+        """Append the pairs of a file with the same columns."""
         self._write_batch()
-        with os_error_as(DataError, f"cannot move {part.path} to {self.path}"):
-            with pa.memory_map(str(part.path)) as file:
-                reader = pa.ipc.open_file(file)
-                for index in range(reader.num_record_batches):
-                    self._writer.write_batch(reader.get_batch(index))
-            part.path.unlink()
+        cannot = f"cannot append {part.path} to {self.path}"
+        with os_error_as(DataError, cannot), pa.memory_map(str(part.path)) as file:
+            reader = pa.ipc.open_file(file)
+            for index in range(reader.num_record_batches):
+                self._writer.write_batch(reader.get_batch(index))
         self.num_rows += part.num_rows
         self.num_linked_rows += part.num_linked_rows
         self.num_linked_tokens += part.num_linked_tokens
@@ -316,10 +314,9 @@ class EpochWeights:
         self.runs[-1][1] += rows
         self.num_rows += rows
 
-    def extend(self, following: EpochWeights) -> None:
-        """Add the rows of another store, in their order."""
-        for (weight, rows), entry in zip(following.runs, following._entry_of_run, strict=True):
-            self.add(weight, rows, entry)
+    def added(self) -> list[tuple[float, int, int]]:
+        """Return the arguments of `add` by which the same rows are added."""
+        return [(weight, rows, entry) for (weight, rows), entry in zip(self.runs, self._entry_of_run, strict=True)]
 
     def temper(self, temperature: float) -> None:
         """Multiply the weights so that an entry of n rows has a share of n ** (1 / temperature), and the sum stays.

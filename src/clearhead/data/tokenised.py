@@ -1,17 +1,21 @@
-"""Tokenisation of cleaned pairs into a store; of the training text in pieces, by several processes.
+"""Tokenisation of cleaned pairs into a store; of the training text in pieces, by several processes or a Ray cluster.
 
 The pieces depend on the text alone, and each becomes a part of the store. So the store and all counts are the same for
-any number of processes.
+any number of processes, and for work that was ended and continued.
 """
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager
+from dataclasses import asdict
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from clearhead.config import Config, DecodeConfig
 from clearhead.data.augment import KINDS, altered
@@ -20,8 +24,11 @@ from clearhead.data.hold_out import side_keys
 from clearhead.data.inputs import source_language
 from clearhead.data.staged_corpus import PROGRESS_EVERY, Piece, Progress, StagedCorpus
 from clearhead.data.store import EpochWeights, StorePart, StoreWriter
+from clearhead.errors import DataError
+from clearhead.files import file_sha256, json_sha256, new_file
+from clearhead.files.finished_steps import FinishedSteps
 from clearhead.formats import SentencePair
-from clearhead.runtime.shards import run_shards
+from clearhead.runtime.ray_shards import Actors, run_here_or_on_ray
 from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import Protected, protected_pair
 from clearhead.text.word_links import Link, link_tokens, words_of
@@ -29,7 +36,6 @@ from clearhead.tokenizers import Vocabulary
 
 LEAST_PAIRS = 25_000
 """Pairs for each process at least, which take it some five times as long as its start."""
-
 
 _OfFiles = tuple[Mapping[str, float], Mapping[str, int]]
 """Weights and entries of files, by their paths; see `EpochWeights`."""
@@ -47,75 +53,134 @@ class TrainingCounts(NamedTuple):
     altered: Counter[str]
     """Altered copies, by kind; `report`, `weights` and `tokens` do not count them."""
 
-    def add(self, following: TrainingCounts) -> None:
-        """Add the counts of the pairs that follow."""
-        self.report.add(following.report)
-        self.lines.update(following.lines)
-        self.weights.extend(following.weights)
-        self.tokens.update(following.tokens)
-        self.altered.update(following.altered)
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON values, for `add`."""
+        return {
+            "report": asdict(self.report),
+            "lines": self.lines.to_dict(),
+            "weights": self.weights.added(),
+            "tokens": dict(self.tokens),
+            "altered": dict(self.altered),
+        }
+
+    def add(self, following: Mapping[str, Any]) -> None:
+        """Add the counts of the pairs that follow, by their `to_dict`."""
+        self.report.add(CleaningReport(**following["report"]))
+        self.lines.update(following["lines"])
+        for run in following["weights"]:
+            self.weights.add(*run)
+        self.tokens.update(following["tokens"])
+        self.altered.update(following["altered"])
 
 
-def fill_with_training_text(
-    store: StoreWriter,
-    corpus: StagedCorpus,
-    tokenizer: Vocabulary,
-    config: Config,
-    weights: Mapping[str, float],
-    entries: Mapping[str, int],
-    *,
-    on_progress: Progress,
-    processes: int,
-) -> TrainingCounts:
-    """Tokenize the training text into a store, then altered copies of it; drop pairs over the length limit, count all.
+class TokenisedPieces:
+    """The training text in tokenised pieces, each a finished step.
 
     Args:
-        store: Where the pairs are appended.
+        steps: Where they are kept; `text` is finished.
         corpus: The training text, and the sides that must not be trained on, not even in altered copies.
         tokenizer: The vocabulary.
         config: The length limit, and the settings of the tokenizer and of copies.
-        weights: Weights of files, by their paths.
-        entries: As for `EpochWeights`.
-        on_progress: Called after every piece.
-        processes: Processes that share the pieces; fewer, if the text is too short to repay their start.
+        of_files: Weights and entries of files, by their paths; see `EpochWeights`.
     """
-    train, counts = corpus.train, _zero(config, (weights, entries), corpus.train.report)
-    work = partial(_PieceTokenizer, tokenizer, config, (weights, entries), corpus.forbidden)
-    processes = max(1, min(processes, train.report.kept // LEAST_PAIRS))
-    copies: list[StorePart] = []
-    on_progress("tokenising", done := 0)
-    with closing(run_shards(work, train.pieces, workers=processes)) as results:
-        for piece, (parts, counted) in zip(train.pieces, results, strict=True):
-            store.append_part(parts[0])
-            copies += parts[1:]
-            counts.add(counted)
-            on_progress("tokenising", done := done + piece.rows)
-    for part in copies:
-        store.append_part(part)
-    return counts
+
+    def __init__(
+        self, steps: FinishedSteps, corpus: StagedCorpus, tokenizer: Vocabulary, config: Config, of_files: _OfFiles
+    ) -> None:
+        self._steps, self._train, self._config, self._of_files = steps, corpus.train, config, of_files
+        self._start = f"tokenised-{json_sha256([steps.sha256('text'), tokenizer.sha256])[:16]}-"
+        start = steps.directory / self._start
+        self._work = partial(_PieceTokenizer, start, tokenizer, config, of_files, corpus.forbidden)
+
+    def make(self, on_progress: Progress, notice: Callable[[str], None], processes: int, actors: Actors | None) -> None:
+        """Tokenize the pieces that are not finished, and altered copies of them; drop pairs over the length limit.
+
+        Args:
+            on_progress: Called after every piece.
+            notice: Called with the number of pairs that were finished before, and with the speed of actors.
+            processes: Processes that share the pieces; fewer, if the text is too short to repay their start.
+            actors: Those of a Ray cluster that share them instead.
+        """
+        pieces = self._train.pieces
+        missing = [asdict(piece) for piece in pieces if self._steps.get(self._name(piece.number)) is None]
+        count = sum(piece["rows"] for piece in missing)
+        done = sum(piece.rows for piece in pieces) - count
+        if done:
+            notice(f"{done:,} pairs were tokenised before")
+        on_progress("tokenising", done)
+        processes, began = max(1, min(processes, count // LEAST_PAIRS)), time.monotonic()
+        with closing(run_here_or_on_ray(self._work, missing, processes=processes, actors=actors)) as results:
+            for number, (result, files) in results:
+                self._steps.add(self._name(number), result, files)
+                on_progress("tokenising", done := done + pieces[number].rows)
+        if actors and missing:
+            notice(actors.speed("pairs", count, time.monotonic() - began))
+
+    def join(self, store: StoreWriter) -> TrainingCounts:
+        """Append all pieces to a store, then all altered copies, and return what was counted of them.
+
+        Raises:
+            DataError: If a piece was damaged or removed meanwhile.
+        """
+        counts, copies = _zero(self._config, self._of_files, self._train.report), list[StorePart]()
+        needs_room = not self._has_room_for_both()
+        for piece in self._train.pieces:
+            name = self._name(piece.number)
+            if (result := self._steps.get(name)) is None:
+                raise DataError(f"{name} was damaged or removed meanwhile; the same command makes it again")
+            first, *others = (StorePart(str(self._steps.directory / file), *rest) for file, *rest in result["parts"])
+            store.append_part(first)
+            copies += others
+            counts.add(result["counts"])
+            if needs_room:
+                self._steps.remove(name, [first.path])
+        for part in copies:
+            store.append_part(part)
+        return counts
+
+    def _has_room_for_both(self) -> bool:
+        """Return whether the disk has room for the store beside the pieces, which are then kept to the end."""
+        size = sum(path.stat().st_size for path in self._steps.directory.glob(f"{self._start}*.arrow"))
+        return size < shutil.disk_usage(self._steps.directory).free
+
+    def _name(self, number: int) -> str:
+        return f"{self._start}{number:08}"
 
 
 class _PieceTokenizer:
-    """Tokenizes pieces of the training text, and altered copies of them, each into a part of the store."""
+    """Tokenizes pieces of the training text, and altered copies of them, each into a part of the store.
 
-    def __init__(self, tokenizer: Vocabulary, config: Config, weights: _OfFiles, forbidden: Set[bytes]) -> None:
-        self._tokenizer, self._config, self._weights, self._forbidden = tokenizer, config, weights, forbidden
+    Args:
+        start: Where the parts are written, and how their names begin.
+        tokenizer: As for `TokenisedPieces`, and so are the others.
+    """
 
-    def __call__(self, piece: Piece) -> tuple[list[StorePart], TrainingCounts]:
-        counts = _zero(self._config, self._weights, CleaningReport())
-        with self._store(piece, "pairs") as store:
+    def __init__(
+        self, start: Path, tokenizer: Vocabulary, config: Config, of_files: _OfFiles, forbidden: Set[bytes]
+    ) -> None:
+        self._start, self._tokenizer, self._config = start, tokenizer, config
+        self._of_files, self._forbidden = of_files, forbidden
+
+    def __call__(self, shard: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        piece, counts = Piece(**shard), _zero(self._config, self._of_files, CleaningReport())
+        parts: list[StorePart] = []
+        with self._part(piece, "pairs", parts) as store:
             counts.tokens.update(
                 fill(store, iter(piece), self._tokenizer, self._config, counts.report, counts.lines, counts.weights)
             )
-        if not self._config.data.augment:
-            return [store.part], counts
-        with self._store(piece, "copies") as copies:
-            self._add_altered(copies, piece, counts)
-        return [store.part, copies.part], counts
+        if self._config.data.augment:
+            with self._part(piece, "copies", parts) as copies:
+                self._add_altered(copies, piece, counts)
+        files = {Path(part.path).name: file_sha256(part.path) for part in parts}
+        named = [(Path(part.path).name, *part[1:]) for part in parts]
+        return {"parts": named, "counts": counts.to_dict()}, files
 
-    def _store(self, piece: Piece, name: str) -> StoreWriter:
-        path = piece.path.with_name(f"{name}-{piece.number}.arrow")
-        return StoreWriter(path, with_links=bool(self._config.data.alignments))
+    @contextmanager
+    def _part(self, piece: Piece, name: str, parts: list[StorePart]) -> Iterator[StoreWriter]:
+        path = self._start.with_name(f"{self._start.name}{piece.number:08}.{name}.arrow")
+        with new_file(path) as new, StoreWriter(new, with_links=bool(self._config.data.alignments)) as store:
+            yield store
+        parts.append(store.as_part(path))
 
     def _add_altered(self, store: StoreWriter, piece: Piece, counts: TrainingCounts) -> None:
         """Append altered copies and count them, except those too long or among the forbidden sides."""
@@ -131,9 +196,9 @@ class _PieceTokenizer:
                     counts.altered[kind] += 1
 
 
-def _zero(config: Config, weights: _OfFiles, report: CleaningReport) -> TrainingCounts:
+def _zero(config: Config, of_files: _OfFiles, report: CleaningReport) -> TrainingCounts:
     lines, kinds = LineCounter(source_language(config)), KINDS if config.data.augment else ()
-    return TrainingCounts(report, lines, EpochWeights(*weights), Counter(), Counter(dict.fromkeys(kinds, 0)))
+    return TrainingCounts(report, lines, EpochWeights(*of_files), Counter(), Counter(dict.fromkeys(kinds, 0)))
 
 
 def fill(

@@ -103,7 +103,7 @@ def new_directory(path: str | Path, *, refuse: Callable[[Path], None] | None = N
         _put(temporary, final)
         _flush(final.parent)
     finally:
-        _remove(temporary)  # now perhaps the old directory
+        remove_directory(temporary)  # now perhaps the old directory
 
 
 def keep_others(old: Path, new: Path, replaced: Collection[str]) -> None:
@@ -307,10 +307,10 @@ def _put(new: Path, final: Path) -> None:
     aside = final.with_name(f".{final.name}.{secrets.token_hex(8)}.old")
     os.rename(final, aside)  # if killed here, `readable_version` finds it
     os.rename(new, final)
-    _remove(aside)
+    remove_directory(aside)
 
 
-def _remove(directory: Path) -> None:
+def remove_directory(directory: Path) -> None:
     """Remove a directory that is of no use any more; a warning names it if that fails, which changes nothing else."""
     shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():

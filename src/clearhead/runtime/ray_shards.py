@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import socket
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.runtime.installation import pip_install
-from clearhead.runtime.shards import IN_FLIGHT
+from clearhead.runtime.shards import IN_FLIGHT, run_shards
 from clearhead.runtime.threads import set_num_threads
+from clearhead.runtime.version import full_version
 
 CONNECT_SECONDS = 5.0
 """Time in which a cluster must accept a connection; Ray itself would try for many minutes."""
@@ -51,6 +54,14 @@ class Actors(NamedTuple):
     def device(self) -> str:
         """What each has of its own: `CPU` or `GPU`."""
         return "GPU" if self.gpus else "CPU"
+
+    def speed(self, what: str, count: int, seconds: float) -> str:
+        """Return in words how fast they have worked, and what a million of such items cost."""
+        hours = seconds * self.number / count * 1e6 / 3600
+        return (
+            f"{count:,} {what} in {seconds:,.0f} s: {count / seconds:,.1f} a second on {self}; a million take "
+            f"{hours:,.2f} {self.device} hours"
+        )
 
 
 @contextmanager
@@ -173,6 +184,55 @@ def run_on_ray(
         ) from None
 
 
+def run_here_or_on_ray(
+    make_worker: Callable[[], Callable[[Mapping[str, Any]], Any]],
+    shards: Sequence[Mapping[str, Any]],
+    *,
+    processes: int,
+    actors: Actors | None,
+) -> Generator[tuple[int, Any]]:
+    """Apply a function to every shard, and yield the shards' numbers and results, on Ray as they finish, else in order.
+
+    Args:
+        make_worker: As for `run_shards`. The function returns a JSON value.
+        shards: JSON objects that describe the parts of the work, one of whose keys is `number`.
+        processes: Number of processes on this machine.
+        actors: Those of a Ray cluster that do the work instead.
+
+    Raises:
+        ClearheadError: As `run_shards` and `run_on_ray`.
+    """
+    if actors is None:
+        with closing(run_shards(make_worker, shards, workers=processes)) as results:
+            for shard, result in zip(shards, results, strict=True):
+                yield shard["number"], result
+    elif shards:
+        rows = [{"number": shard["number"], "shard": json.dumps(shard)} for shard in shards]
+        for number, data in run_on_ray(partial(_JsonWorker, make_worker, full_version()), rows, actors):
+            yield number, json.loads(data)
+
+
+class _JsonWorker:
+    """A `Worker` of a function from a JSON object to a JSON value, which may read and write files.
+
+    Raises:
+        ConfigError: If this machine has another version of clearhead.
+    """
+
+    def __init__(self, make_worker: Callable[[], Callable[[Mapping[str, Any]], Any]], version: str) -> None:
+        if full_version() != version:
+            raise ConfigError(f"here is clearhead {full_version()}, and {version} where the command was given")
+        self._work = make_worker()
+
+    def __call__(self, row: Mapping[str, Any]) -> bytes:
+        try:
+            return json.dumps(self._work(json.loads(row["shard"]))).encode("ascii")
+        except OSError as error:
+            raise ClearheadError(
+                f"{error.filename}: {error.strerror or error}; the files must be there on every machine"
+            ) from None
+
+
 def _reason(error: Exception) -> str:
     """Return one line of an error of Ray: what a worker raised, which is within a traceback, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
@@ -191,6 +251,7 @@ class _Actor:
         try:
             if self._worker is None:
                 set_num_threads(1)
+                os.environ.setdefault("RAYON_NUM_THREADS", "1")  # of the tokenizers library
                 self._worker = self._make()
             result = self._worker(row["shard"])
         except ClearheadError as problem:

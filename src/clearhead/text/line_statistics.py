@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Annotated, Any, Literal, Self
 
@@ -225,6 +225,10 @@ def is_copied(source: str, target: str) -> bool:
     return len(found) >= LEAST_WINDOWS and sum(found) >= COPIED_SHARE * len(found)
 
 
+_COUNTERS = ("_source_tokens", "_target_tokens", "_sentences", "_ratios", "_cases")
+_NUMBERS = ("_copies", "_uneven_spaces", "_changed_without_words")
+
+
 class LineCounter:
     """Collects the statistics of training pairs one by one, in constant memory."""
 
@@ -259,15 +263,24 @@ class LineCounter:
         for characters, text in zip(self._characters, (source, target), strict=True):
             characters.update(text)
 
-    def update(self, others: LineCounter) -> None:
-        """Add the pairs that another counter has counted."""
-        for name in ("_source_tokens", "_target_tokens", "_sentences", "_ratios", "_cases"):
-            getattr(self, name).update(getattr(others, name))
-        for name in ("_copies", "_uneven_spaces", "_changed_without_words"):
-            setattr(self, name, getattr(self, name) + getattr(others, name))
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was counted as JSON values, for `update`."""
+        return {
+            **{name: list(getattr(self, name).items()) for name in _COUNTERS},
+            **{name: getattr(self, name) for name in _NUMBERS},
+            "_characters": ["".join(sorted(side)) for side in self._characters],
+            "_forms": [dict(side) for side in self._forms],
+        }
+
+    def update(self, others: Mapping[str, Any]) -> None:
+        """Add the pairs that another counter has counted, by its `to_dict`."""
+        for name in _COUNTERS:
+            getattr(self, name).update(dict(others[name]))
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + others[name])
         for side in range(2):
-            self._characters[side].update(others._characters[side])
-            self._forms[side].update(others._forms[side])
+            self._characters[side].update(others["_characters"][side])
+            self._forms[side].update(others["_forms"][side])
 
     def statistics(self) -> LineStatistics:
         """Return the statistics of the pairs; there must be at least one."""

@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from clearhead.bundle import Bundle
 from clearhead.config import Config
 from clearhead.data.doctor.wrong_pairs import wrong_lines
 from clearhead.data.inputs import ROLES, changed_inputs, is_pipe
-from clearhead.data.prepare import FRESH, Prepared, changed_settings, open_prepared, prepare, refuse_forced
+from clearhead.data.prepare import (
+    FRESH,
+    Prepared,
+    changed_settings,
+    open_prepared,
+    parts_of,
+    prepare,
+    refuse_forced,
+)
 from clearhead.errors import CheckpointError, DataError
+from clearhead.files import is_leftover
+from clearhead.runtime.ray_shards import Actors
 from clearhead.training.finish import data_lines
 from clearhead.training.layers import Layers
 from clearhead.training.progress import Display
 from clearhead.training.resume import gather
-from clearhead.training.run_directory import lock
+from clearhead.training.run_directory import from_here, lock
 from clearhead.training.verdict import misalignment
 from clearhead.training.warm_start import starting_model, tag_trouble
 
 
-def prepare_alone(layers: Layers, *, is_forced: bool, processes: int) -> Path:
+def prepare_alone(layers: Layers, *, is_forced: bool, processes: int, actors: Actors | None = None) -> Path:
     """Prepare the data of a run that `train` will start with the same settings, and return its directory.
 
     Args:
         layers: Settings of the command.
         is_forced: Whether training text of which much is wrong is taken all the same.
         processes: Processes that share the work; see `prepare`.
+        actors: Those of a Ray cluster that share it instead.
 
     Raises:
         ClearheadError: If settings or data cannot be used, or the run was started already.
@@ -43,12 +56,19 @@ def prepare_alone(layers: Layers, *, is_forced: bool, processes: int) -> Path:
     with lock(run), Display() as display:
         if (run / "config.toml").exists():
             raise CheckpointError(f"{run} is a run that was started, with data of its own; name another --out")
-        prepare_run(layers, start_model, run, display, is_forced=is_forced, processes=processes)
+        prepare_run(layers, start_model, run, display, is_forced=is_forced, processes=processes, actors=actors)
     return run
 
 
 def prepare_run(
-    layers: Layers, start_model: Bundle | None, run: Path, display: Display, *, is_forced: bool, processes: int
+    layers: Layers,
+    start_model: Bundle | None,
+    run: Path,
+    display: Display,
+    *,
+    is_forced: bool,
+    processes: int,
+    actors: Actors | None = None,
 ) -> Prepared:
     """Prepare the data of a new run, unless that was done before, and say what was found."""
     started, early = time.monotonic(), layers.config
@@ -57,16 +77,18 @@ def prepare_run(
     tokenizer, former_languages = None if start is None else start.tokenizer, (_only(source), _only(target))
     sha256 = None if tokenizer is None else tokenizer.sha256
     if (data := _prepared_before(early, run / "data", sha256, former_languages, display)) is None:
-        data = prepare(
-            early,
-            run / "data",
-            tokenizer=tokenizer,
-            former_languages=former_languages,
-            on_progress=display.stage,
-            notice=display.say,
-            is_forced=is_forced,
-            processes=processes,
-        )
+        with _saying_what_is_kept(run, display):
+            data = prepare(
+                early,
+                run / "data",
+                tokenizer=tokenizer,
+                former_languages=former_languages,
+                on_progress=display.stage,
+                notice=display.say,
+                is_forced=is_forced,
+                processes=processes,
+                actors=actors,
+            )
         when = f"in {time.monotonic() - started:.0f} s"
     else:
         when = "before"
@@ -94,9 +116,21 @@ def _prepared_before(
         changes = changed_settings(data.report, config, tokenizer_sha256, former_languages)
         changes = changes or changed_inputs(data.report, config, config)
         if not changes:
+            shutil.rmtree(parts_of(directory), ignore_errors=True)  # if killed right before their removal
             return data
     display.say(f"the data prepared before in {directory} cannot be used, and are prepared again: {'; '.join(changes)}")
     return None
+
+
+@contextmanager
+def _saying_what_is_kept(run: Path, display: Display) -> Iterator[None]:
+    """Say which finished parts are kept if the block is ended; those of a run that is started over are not."""
+    try:
+        yield
+    except BaseException:
+        if (parts := parts_of(run / "data")).exists() and not is_leftover(run.name):
+            display.say(f"finished parts are kept in {from_here(parts)}; the same text and settings continue from them")
+        raise
 
 
 def _only(languages: Sequence[str]) -> str | None:

@@ -26,9 +26,9 @@ MODEL_BEFORE = "model-before"
 """Directory name for a copy of the model that a run started from."""
 
 _OWN_NAMES = {
-    *(".lock", "config.toml", "corpus", "data", "tokenizer.json", "checkpoints", "metrics.jsonl", "tensorboard"),
-    *("report.html", "explain.html", "verdict.txt", "model", "attention.jsonl", EVALUATIONS_FILE, MODEL_BEFORE),
-    SKIPPED_FILE,
+    *(".lock", "config.toml", "corpus", "data", "data.parts", "tokenizer.json", "checkpoints", "metrics.jsonl"),
+    *("tensorboard", "report.html", "explain.html", "verdict.txt", "model", "attention.jsonl"),
+    *(EVALUATIONS_FILE, MODEL_BEFORE, SKIPPED_FILE),
 }
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 
 import pytest
 
+from clearhead.data import staged_corpus
 from clearhead.data.prepare import open_prepared
 from clearhead.errors import DataError
 from clearhead.files import json_sha256, read_json, write_json
+from clearhead.files.finished_steps import FinishedSteps
 from clearhead.training.loop import Loop
+from clearhead.training.run_directory import lock
 from commands import clearhead
 from small_runs import numbers, write_numbers, write_sides, write_tsv
 
@@ -160,6 +164,49 @@ def test_train_refuses_data_that_were_prepared_only_with_force(tmp_path, config,
     assert refused.endswith("if all is as it should be, add --force-data\n")
     assert clearhead(*command, "--force-data") == 0
     assert re.search(r"prepared \d+ training and 17 validation pairs before\n", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("command", ["prepare", "train"])
+def test_after_ctrl_c_the_same_command_continues(tmp_path, config, capsys, monkeypatch, command):
+    monkeypatch.setattr(staged_corpus, "PIECE_ROWS", 19)
+    run, add = tmp_path / "run", FinishedSteps.add
+    arguments = (
+        ["corpus", "prepare", config, "-o", run] if command == "prepare" else ["train", config, "-o", run, *FLAGS]
+    )
+
+    def stop(steps, name, *rest):
+        add(steps, name, *rest)
+        if name.endswith("-00000004"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FinishedSteps, "add", stop)
+        assert clearhead(*arguments) == 130
+    kept = "finished parts are kept in {}; the same text and settings continue from them\nclearhead: interrupted\n"
+    assert capsys.readouterr().err.endswith(kept.format(run / "data.parts"))
+    assert sorted(os.listdir(run)) == [".lock", "data.parts"]
+
+    with lock(run):
+        assert clearhead(*arguments) == 1
+    assert "another process is training in" in capsys.readouterr().err
+    # Started over, nothing is used, and if that is interrupted, nothing is kept.
+    if command == "train":
+        with monkeypatch.context() as patch:
+            patch.setattr(FinishedSteps, "add", stop)
+            assert clearhead(*arguments, "--fresh") == 130
+        assert not re.search("finished parts| before", capsys.readouterr().err)
+        assert sorted(os.listdir(tmp_path)) == ["numbers.tsv", "run", "train.toml"]
+
+    assert clearhead(*arguments) == 0
+    assert re.search(
+        r"the text was read and cleaned before\n(.*\n)*\d+ pairs were tokenised before", capsys.readouterr().err
+    )
+    assert not (run / "data.parts").exists()
+    # Killed between the last two steps: the parts are removed by the next command.
+    shutil.copytree(run / "data", run / "data.parts")
+    (run / "config.toml").unlink(missing_ok=True)
+    assert clearhead("train", config, "-o", run, *FLAGS) == 0
+    assert not (run / "data.parts").exists()
 
 
 def test_prepare_reports_what_it_cannot_use(tmp_path, config, capsys):

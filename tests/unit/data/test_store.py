@@ -174,7 +174,8 @@ def test_temperature_gives_each_entry_the_root_of_its_size():
             for line in range(count):
                 part.add_of(SentencePair("a", "b", f"{file}:{line}"))
     together, _ = parts
-    together.extend(parts[1])
+    for run in parts[1].added():
+        together.add(*run)
     assert together.runs == [[1, 700], [1, 30], [3, 70], [1, 200]]
     together.temper(1.0)
     assert [weight for weight, _ in together.runs] == pytest.approx([1, 1, 3, 1])
