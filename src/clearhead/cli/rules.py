@@ -28,6 +28,8 @@ class Rule(NamedTuple):
     """End of the message."""
 
 
+ROWS = "a file of rows"
+"""Name of a file of `formats.row_files`, as a fact."""
 _BOTH_SIDES = "which contains both sides"
 _DRAWN = "which draws translations instead of searching for them"
 _ALL_CPUS = "which uses all CPUs or GPUs of the cluster"
@@ -49,7 +51,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--nbest", excludes="--memory", why="which has one translation for a line"),
         Rule("--prefix", excludes="--memory", why="whose translations are fixed"),
         Rule("--nbest, --diversity, --prefix, --alignments", excludes="a document", why="only with lines of text"),
-        Rule("--columns, --only-missing, --retranslate", needs="a document", why="for example a .csv or .po file"),
+        Rule("--columns", needs=f"a document, {ROWS}", why="for example a .csv or .jsonl file"),
+        Rule("--only-missing, --retranslate", needs="a document", why="for example a .csv or .po file"),
+        Rule(ROWS, excludes="more than one FILE, --format jsonl, --nbest, --paragraphs"),
         Rule("--keys", needs="a document", why="for example a .json file"),
         Rule("--skip-bad-units", needs="a document", why="for example a .tmx or .xlf file"),
         Rule("--from-lang, --to-lang", needs="a document, --memory FILE, --terms FILE"),

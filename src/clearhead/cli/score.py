@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +32,23 @@ from clearhead.cli.options import (
 )
 from clearhead.cli.pairs import PairOptions
 from clearhead.cli.rules import refuse_clashes
+from clearhead.files.streams import format_extension
+
+if TYPE_CHECKING:
+    from clearhead.cli.pairs import GivenPairs
+
+_COLUMN = "score"
+"""Name of the column of scores."""
+
+Output = Annotated[
+    str | None,
+    typer.Option(
+        *OUTPUT,
+        metavar="FILE",
+        help="Output file; .gz, .xz and .zst are compressed. In a .jsonl, .parquet or .arrow file the scores are a "
+        "column beside the pairs.",
+    ),
+]
 
 
 @with_option_groups
@@ -41,9 +60,7 @@ def score(
     target: TargetFile = None,
     pairs: PairOptions,
     decoding: BatchOptions,
-    output: Annotated[
-        str | None, typer.Option(*OUTPUT, metavar="FILE", help="Output file; .gz, .xz and .zst are compressed.")
-    ] = None,
+    output: Output = None,
     alignments: Annotated[
         str | None,
         typer.Option(
@@ -80,17 +97,21 @@ def score(
     settings: Any = decoding.settings
 
     from clearhead.files import open_output
+    from clearhead.formats.row_files import is_same_kind, require_new_column
     from clearhead.text.word_links import pharaoh
     from clearhead.translation.line_shards import Models, Scoring, score_line
 
-    given, models = pairs.read(source, target), Models(model, device, tuple(ensemble or ()))
+    given = pairs.read(source, target)
+    if pairs.pairs is not None and is_same_kind(pairs.pairs, output):
+        require_new_column(pairs.pairs, output, _COLUMN)
+    models = Models(model, device, tuple(ensemble or ()))
     loaded = models.load("cpu" if ray else device)  # with Ray, the workers have the GPUs
     translator = loaded.plain if plain else loaded
     refuse_untold_language(translator, decoding.source_lang)
     if ray is not None:
         work, inputs = Scoring(plain, settings), [(given.name, Scoring.lines(given.sources, given.targets))]
-        with finished_parts(ray, named_file(output), inputs, models, work, loaded) as parts, open_output(output) as out:
-            out.writelines(part.text for _, part in parts)
+        with finished_parts(ray, named_file(output), inputs, models, work, loaded) as parts:
+            _write(output, (part.text for _, part in parts), given, pairs.pairs)
         return
     with progress("scoring", total=len(given.pairs)) as advance:
         scores = translator.score(given.sources, given.targets, name=given.name, on_progress=advance, **settings)
@@ -99,5 +120,32 @@ def score(
             sides = given.sources, given.targets
             aligned = translator.align(*sides, name=given.name, on_progress=advance, align_by=align_by, **settings)
             out.writelines(pharaoh(links) + "\n" for links in aligned)
-    with open_output(output) as out:
-        out.writelines(map(score_line, scores))
+    _write(output, map(score_line, scores), given, pairs.pairs)
+
+
+def _write(output: str | None, lines: Iterable[str], given: GivenPairs, path: str | None) -> None:
+    """Write scores as lines, or as a column of rows: those of the file of pairs if it has the format of the output.
+
+    Args:
+        output: File to write.
+        lines: The scores.
+        given: The pairs.
+        path: Their file, if they are in one.
+
+    Raises:
+        DataError: If a file cannot be read or written.
+    """
+    from clearhead.files import open_output
+    from clearhead.formats import write_pairs
+    from clearhead.formats.row_files import added_column, is_row_file, is_same_kind
+
+    if output is None or not is_row_file(output):
+        with open_output(output) as out:
+            out.writelines(lines)
+        return
+    with TemporaryDirectory() as directory:
+        if path is None or not is_same_kind(path, output):
+            path = f"{directory}/pairs{format_extension(output)}"
+            write_pairs(path, given.pairs, ("source", "target"))
+        with added_column(path, output, _COLUMN, float) as out:
+            out.writelines(lines)

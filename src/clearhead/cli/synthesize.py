@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,12 +21,27 @@ from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from clearhead.files.output_parts import OutputParts
-    from clearhead.formats import SentencePair
     from clearhead.training.synthetic_pairs import MachineSide
 
+_WRITTEN = (".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+"""Extensions of the pairs that are written."""
 
-Output = Annotated[str, typer.Option(*OUTPUT, metavar="FILE.tsv", help="Output file of pairs, source and target.")]
+Output = Annotated[
+    str,
+    typer.Option(
+        *OUTPUT,
+        metavar="FILE",
+        help="Output file of pairs, source and target: .tsv, .jsonl, .parquet or .arrow (docs/formats.md).",
+    ),
+]
+Column = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A",
+        help="Column of the text in .tsv, .csv, .jsonl, .parquet and .arrow files: its name, or its number from 1.",
+        show_default="the only one of text",
+    ),
+]
 Tag = Annotated[
     str | None,
     typer.Option("--tag", metavar="L", help="Put the tag <2L> before each source line, for models with language tags."),
@@ -42,12 +59,15 @@ def backtranslate(
     ],
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE", help="Text in the target language, one segment per line; - is standard input."),
+        typer.Argument(
+            metavar="FILE", help="Text in the target language, one segment per line; - is standard input. Or tables."
+        ),
     ],
     output: Output,
     decoding: DecodeOptions,
     sample: Sample = False,
     seed: Annotated[int | None, option("sampling.seed")] = None,
+    column: Column = None,
     tag: Tag = None,
     ray: Ray = None,
 ) -> None:
@@ -61,7 +81,7 @@ def backtranslate(
     refuse_clashes(context)
     # From the whole distribution, as Edunov et al. 2018 found it best for back-translation.
     sampling = Sampling(epsilon=0.0, **given(seed=seed)) if sample else None
-    _write(model, files, output, decoding, machine_side="source", tag=tag, sampling=sampling, ray=ray)
+    _write(model, files, column, output, decoding, machine_side="source", tag=tag, sampling=sampling, ray=ray)
 
 
 @with_option_groups
@@ -71,10 +91,12 @@ def distill(
         Path, typer.Argument(metavar="TEACHER", help="Model whose translations the new model is trained on.")
     ],
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Source text, one segment per line; - is standard input.")
+        list[str],
+        typer.Argument(metavar="FILE", help="Source text, one segment per line; - is standard input. Or tables."),
     ],
     output: Output,
     decoding: DecodeOptions,
+    column: Column = None,
     tag: Tag = None,
     ray: Ray = None,
 ) -> None:
@@ -86,12 +108,13 @@ def distill(
       clearhead train --pairs taught.tsv -o runs/student --preset fast
     """
     refuse_clashes(context)
-    _write(model, files, output, decoding, machine_side="target", tag=tag, ray=ray)
+    _write(model, files, column, output, decoding, machine_side="target", tag=tag, ray=ray)
 
 
 def _write(
     model: Path,
     files: list[str],
+    column: str | None,
     output: str,
     decoding: DecodeOptions,
     *,
@@ -100,18 +123,16 @@ def _write(
     sampling: Sampling | None = None,
     ray: str | None = None,
 ) -> None:
-    from clearhead.files import display_name, read_lines
+    from clearhead.files import display_name
     from clearhead.files.streams import format_extension
-    from clearhead.formats import write_tsv
-    from clearhead.formats.document_files import is_document, refuse_foreign_format
+    from clearhead.formats import write_pairs
 
-    if format_extension(output) != ".tsv":
-        raise ConfigError(f"--output {output}: pairs are written as .tsv, which may be compressed, such as .tsv.gz")
+    if format_extension(output) not in _WRITTEN:
+        raise ConfigError(
+            f"--output {output}: pairs are written as {', '.join(_WRITTEN)}; text may be compressed, such as .tsv.gz"
+        )
     refuse_missing(files)
-    for path in files:
-        if is_document(path):
-            raise DataError(f"{path} is a document; give its text in a .txt file, one segment per line")
-        refuse_foreign_format(path)
+    read = [(display_name(path), _reader(path, column)) for path in files]
     refuse_overwriting(output, files)
 
     from clearhead.training.synthetic_pairs import Synthesizing, SyntheticReport, pairs_in, require_tag
@@ -120,16 +141,42 @@ def _write(
     require_tag(tag)
     models, report = Models(model, decoding.device), SyntheticReport()
     translator = models.load("cpu" if ray else None)  # with Ray, the workers have the GPUs
-    inputs = ((display_name(path), read_lines(path)) for path in files)
-
-    def pairs(parts: OutputParts) -> Iterator[SentencePair]:
-        yield from pairs_in(parts, report)
-        if not report.kept:
-            raise DataError("no pair could be made; " + "; ".join(line.strip() for line in report.lines()))
+    inputs = ((name, lines()) for name, lines in read)
 
     with progress("translating") if ray is None else nullcontext() as advance:
         work = Synthesizing(machine_side, tag, sampling, decoding.settings, advance)
         with finished_parts(ray, output, inputs, models, work, translator) as parts:
-            write_tsv(output, pairs(parts))
+            pairs = pairs_in(parts, report)
+            first = list(islice(pairs, 1))
+            if first:
+                write_pairs(output, chain(first, pairs), ("source", "target"))
+    if not first:  # not within the block, which would keep the parts
+        raise DataError("no pair could be made; " + "; ".join(line.strip() for line in report.lines()))
     for line in report.lines():
         notice(line)
+
+
+def _reader(path: str, column: str | None) -> Callable[[], Iterator[str]]:
+    """Return a function that reads the lines of a file of text, or those in a column of a table.
+
+    Raises:
+        ConfigError: If there is no such column, or it holds no text; or a column of text is asked for.
+        DataError: If the file is a document, of an unknown format, or cannot be read.
+    """
+    from clearhead.files import read_lines
+    from clearhead.formats.document_files import is_document, refuse_foreign_format, typed_columns
+    from clearhead.formats.row_files import has_columns, lines_in_column
+
+    if has_columns(path):
+        columns = [None] if column is None else typed_columns("--column", column)
+        if len(columns) != 1:
+            raise ConfigError(f"--column {column}: name one column")
+        read = partial(lines_in_column, path, columns[0], "--column")
+        read()  # what it cannot read is refused before anything is translated
+        return read
+    if column is not None:
+        raise ConfigError(f"--column {column}: {path} has lines of text, and no columns")
+    if is_document(path):
+        raise DataError(f"{path} is a document; give its text in a .txt file, one segment per line")
+    refuse_foreign_format(path)
+    return partial(read_lines, path)

@@ -14,7 +14,7 @@ from clearhead.cli.bulk_work import Ray, finished_parts, named_file
 from clearhead.cli.checks import refuse_missing, refuse_mixing
 from clearhead.cli.console import progress
 from clearhead.cli.options import Model, TranslatorOptions, with_option_groups
-from clearhead.cli.rules import refuse_clashes
+from clearhead.cli.rules import ROWS, refuse_clashes
 from clearhead.cli.search_options import SearchOptions, TermOptions, report_unconsulted
 from clearhead.cli.translate_documents import AS_TEXT, DocumentOptions, translate_documents
 from clearhead.cli.translation_notices import TranslationNotices
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from clearhead.formats.row_files import TranslatedRows
     from clearhead.translation.translator import Translator
 
 
@@ -39,7 +40,7 @@ Files = Annotated[
         help="Text files, one segment per line; .gz, .xz and .zst are decompressed, - is standard input (the "
         "default). Several files are translated one after the other. Documents, recognized by their "
         "extension (docs/documents.md), are accepted as well: their text is translated, everything else in "
-        "them is kept.",
+        "them is kept. To the rows of a .jsonl, .parquet or .arrow file a column is added (docs/formats.md).",
     ),
 ]
 
@@ -71,12 +72,13 @@ def translate(
     """
     paths = files or ["-"]
     refuse_missing(paths)
-    are_documents = documents.are_for(paths)
-    refuse_clashes(context, {"a document": are_documents, "more than one FILE": len(paths) > 1})
+    rows = documents.rows(paths, outputs.output)
+    are_documents = rows is None and documents.are_for(paths)
+    refuse_clashes(context, {"a document": are_documents, ROWS: rows, "more than one FILE": len(paths) > 1})
     if not outputs.is_jsonl:
         refuse_mixing("--alignments", outputs.alignments, "translations")
 
-    from clearhead.files import display_name, read_lines
+    from clearhead.files import display_name, open_output, read_lines
     from clearhead.translation.lines import CHUNK_LINES, translate_lines
     from clearhead.translation.worker_pool import TranslatorTeam
 
@@ -96,23 +98,23 @@ def translate(
     arguments |= {"alignments": outputs.alignments is not None, "one_line": not outputs.is_jsonl}
     arguments |= {"memory": memory, **search.line_arguments}
     if ray is not None:
-        _translate_on_ray(ray, model, decoding, paths[0], outputs, arguments, read_terms, as_text=documents.as_text)
+        _translate_on_ray(ray, model, decoding, paths[0], rows, documents, outputs, arguments, read_terms)
         return
     with load() as translator:
         arguments |= read_terms(translator) if read_terms else {}
         translator.translate([], **arguments)  # an impossible setting is refused before anything is read
         report_unconsulted(translator, arguments)
-        with outputs.writer(paths, search.nbest) as writer, _bar(outputs.output) as advance:
+        opened = rows.opened if rows else open_output
+        with outputs.writer(paths, search.nbest, opened) as writer, _bar(outputs.output) as advance:
             arguments |= {"only_if": outputs.only_if or 0.0, "on_progress": advance}
             for path in paths:
                 name, before, is_typed = display_name(path), writer.count, _is_typed(path)
-                check = None if documents.as_text or is_typed else partial(_refuse_markup, path)
+                check = None if documents.as_text or rows or is_typed else partial(_refuse_markup, path)
                 # Whoever types a line wants to see its translation before typing the next.
                 size = 1 if is_typed else CHUNK_LINES * workers
-                notices, lines = TranslationNotices(name, translator), read_lines(path)
-                for chunk in translate_lines(
-                    translator, lines, chunk_lines=size, on_first=check, name=name, **arguments
-                ):
+                notices, lines = TranslationNotices(name, translator), rows.lines() if rows else read_lines(path)
+                arguments |= {"name": name, "chunk_lines": size}
+                for chunk in translate_lines(translator, lines, on_first=check, **arguments):
                     notices.add_left(chunk.left)
                     notices.add(list(zip(chunk.places, chunk.kept, strict=True)))
                     writer.write(chunk, name)
@@ -128,11 +130,11 @@ def _translate_on_ray(
     model: Path,
     decoding: TranslatorOptions,
     path: str,
+    rows: TranslatedRows | None,
+    documents: DocumentOptions,
     outputs: TranslationOptions,
     arguments: dict[str, Any],
     read_terms: Callable[[Translator], dict[str, Any]] | None,
-    *,
-    as_text: bool,
 ) -> None:
     """Translate the lines of a file on a Ray cluster, in parts that are kept beside the output until all are there."""
     from clearhead.files import display_name, open_output, read_lines
@@ -143,15 +145,15 @@ def _translate_on_ray(
     translator = models.load("cpu")  # the workers have the GPUs
     arguments |= read_terms(translator) if read_terms else {}
     translator.translate([], **arguments)  # an impossible setting is refused before anything is read
-    lines = read_lines(path)
+    lines = rows.lines() if rows else read_lines(path)
     start = list(islice(lines, START_LINES))
-    if not as_text:
+    if rows is None and not documents.as_text:
         _refuse_markup(path, start)
     work = Translating(outputs.is_jsonl, outputs.only_if or 0.0, arguments)
     notices, inputs = TranslationNotices(name, translator), [(name, chain(start, lines))]
     with (
         finished_parts(address, output, inputs, models, work, translator) as parts,
-        open_output(output) as out,
+        (rows.opened if rows else open_output)(output) as out,
     ):
         for _, part in parts:
             out.write(part.text)

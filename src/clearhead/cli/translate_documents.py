@@ -24,6 +24,7 @@ from clearhead.formats.document_files import typed_columns, typed_names
 if TYPE_CHECKING:
     from clearhead.cli.translation_options import TranslationOptions
     from clearhead.formats.document import Document
+    from clearhead.formats.row_files import TranslatedRows
     from clearhead.translation.documents import TranslatedSegment
     from clearhead.translation.journal import TranslationJournal
     from clearhead.translation.memory import Lookup
@@ -42,7 +43,8 @@ class ReadingOptions(OptionGroup):
         None,
         metavar="A[,B]",
         help="Column of a .csv or .tsv file to replace by its translation, or two columns: the one to translate "
-        "and the one for the translations. Numbers counted from 1, or names from the header line.",
+        "and the one for the translations. Numbers counted from 1, or names from the header line. Of a .jsonl, "
+        ".parquet or .arrow file the column to translate, and the name of the one to add, otherwise target.",
         show_default="the only one",
         rich_help_panel="Documents",
     )
@@ -119,6 +121,20 @@ class DocumentOptions(ReadingOptions):
         help="Keep finished translations of a document, or translate them again.",
         show_default="--only-missing for .po, .xlf, .tmx and two --columns",
     )
+
+    def rows(self, paths: Sequence[str], output: str | None) -> TranslatedRows | None:
+        """Return what is to be done with the rows of the first file that has rows; None for documents and text.
+
+        Raises:
+            ConfigError: As `TranslatedRows.of`.
+            DataError: As `TranslatedRows.of`.
+        """
+        from clearhead.formats.row_files import TranslatedRows, is_row_file
+
+        if self.as_text or (path := next(filter(is_row_file, paths), None)) is None:
+            return None
+        columns = [] if self.columns is None else typed_columns("--columns", self.columns)
+        return TranslatedRows.of(path, columns, output)
 
     def are_for(self, paths: Sequence[str]) -> bool:
         """Return whether files are documents; otherwise they are lines of text.

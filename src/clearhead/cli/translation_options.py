@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
 
@@ -98,8 +98,15 @@ class TranslationOptions(OptionGroup):
         refuse_alignments_in_output(self.alignments, self.output, "translations")
 
     @contextmanager
-    def writer(self, paths: Sequence[str], num_best: int) -> Iterator[LineWriter]:
+    def writer(
+        self, paths: Sequence[str], num_best: int, opened_output: Callable[[str | None], AbstractContextManager[TextIO]]
+    ) -> Iterator[LineWriter]:
         """Open the outputs for the lines of some files.
+
+        Args:
+            paths: The files.
+            num_best: Translations of each line.
+            opened_output: Opens the file of the translations, such as `open_output`.
 
         Raises:
             DataError: If one cannot be written.
@@ -114,7 +121,7 @@ class TranslationOptions(OptionGroup):
 
                 # Begun first, the report is written last: what comes of it does no harm to the translations.
                 report = opened.enter_context(reporting(self.report, some_names(paths)))
-            out, links = opened.enter_context(open_output(self.output)), None
+            out, links = opened.enter_context(opened_output(self.output)), None
             if self.alignments is not None and not is_standard_output(self.alignments):
                 links = opened.enter_context(open_output(self.alignments))
             yield LineWriter(out, is_jsonl=self.is_jsonl, num_best=num_best, links=links, report=report)

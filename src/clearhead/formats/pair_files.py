@@ -31,14 +31,19 @@ from clearhead.runtime.installation import pip_install
 
 
 def _open_columns(path: str, wanted: Wanted) -> PairFile:
-    return _arrow_files(path).open_columns(path, wanted)
+    return arrow_files(path).open_columns(path, wanted)
 
 
 def _write_columns(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
-    return _arrow_files(path).write_columns(path, pairs, languages)
+    return arrow_files(path).write_columns(path, pairs, languages)
 
 
-def _arrow_files(path: str | None) -> Any:
+def arrow_files(path: str | None) -> Any:
+    """Return the module `tables.arrow_files`.
+
+    Raises:
+        DataError: If pyarrow is not installed; the message names the file.
+    """
     try:
         from clearhead.formats.tables import arrow_files
     except ModuleNotFoundError as error:

@@ -27,6 +27,7 @@ from clearhead.cli.translate import translate
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
 from clearhead.files import output_parts
+from clearhead.formats import read_pairs, write_pairs
 from clearhead.runtime import ray_shards
 from clearhead.runtime.installation import pip_install
 from clearhead.runtime.ray_shards import Actors
@@ -160,6 +161,29 @@ def test_outputs_and_notices_are_those_of_one_process(
     assert without_ray == ["10.0.0.1:6379"]
     own = [line for line in result.stderr.splitlines() if " a second on 2 CPUs" not in line]
     assert own == alone.stderr.splitlines()
+
+
+@pytest.mark.parametrize("extension", [".parquet", ".arrow", ".jsonl"])
+@pytest.mark.usefixtures("without_ray")
+def test_rows_are_those_of_one_process(run_command, make_model_dir, write_lines, tmp_path, extension):
+    targets = [f"A dog, {number} dogs." for number in range(len(LINES))]
+    pairs = write_lines("pairs.tsv", *map("\t".join, zip(LINES, targets, strict=True)))
+    given, model = tmp_path / f"in{extension}", make_model_dir()
+    write_pairs(str(given), read_pairs([str(pairs)]), ("de", "en"))
+    if extension == ".jsonl":  # plain keys
+        given.write_text("".join(json.dumps({"id": 5, "de": line}) + "\n" for line in LINES))
+        given_pairs = pairs
+    else:
+        given_pairs = given
+    here, there = tmp_path / f"here{extension}", tmp_path / f"there{extension}"
+    for command, arguments in [
+        (translate, [given, "--columns", "de,french"]),
+        (score, ["--pairs", given_pairs]),
+    ]:
+        run_command(command, model, *arguments, "-o", here)
+        run_command(command, model, *arguments, "-o", there, "--ray", "auto")
+        assert here.read_bytes() == there.read_bytes()
+        assert not Path(f"{there}.parts").exists()
 
 
 @pytest.mark.parametrize("command", [distill, backtranslate])

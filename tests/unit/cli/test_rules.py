@@ -9,11 +9,11 @@ import typer
 
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.main import app
-from clearhead.cli.rules import RULES
+from clearhead.cli.rules import ROWS, RULES
 from clearhead.errors import ConfigError
 
 COMMANDS = typer.main.get_command(app).commands
-FACTS = {"a document", "a comparison as html", "more than one FILE", "more than one MODEL"}
+FACTS = {"a document", ROWS, "a comparison as html", "more than one FILE", "more than one MODEL"}
 """What the commands find out themselves."""
 
 

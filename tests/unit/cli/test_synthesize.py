@@ -61,8 +61,8 @@ def test_idle_options_are_refused(run_command, model, write_lines, tmp_path, opt
 @pytest.mark.parametrize(
     ("output", "error", "message"),
     [
-        ("pairs.txt", ConfigError, "pairs are written as .tsv"),
-        ("pairs.tsv.txt", ConfigError, "pairs are written as .tsv"),
+        ("pairs.txt", ConfigError, "pairs are written as .tsv, .jsonl"),
+        ("pairs.tsv.txt", ConfigError, "pairs are written as .tsv, .jsonl"),
         ("a.txt/pairs.tsv", DataError, "a.txt is not a directory that may be changed"),
     ],
 )
@@ -73,6 +73,7 @@ def test_distill_rejects_unusable_files(run_command, model, write_lines, tmp_pat
         run_command(distill, model, tmp_path / "none.txt", "-o", tmp_path / "out.tsv")
     with pytest.raises(DataError, match=r"no pair could be made; 2 lines read; 0 kept; 2 dropped: blank"):
         run_command(distill, model, write_lines("blank.txt", "", " "), "-o", tmp_path / "out.tsv")
+    assert not (tmp_path / "out.tsv.parts").exists()
     with pytest.raises(DataError, match=r"page\.html is a document; give its text in a \.txt file"):
         run_command(distill, model, write_lines("page.html", "<p>Ein Hund.</p>"), "-o", tmp_path / "out.tsv")
     with pytest.raises(DataError, match=r"\.vue files are not read as documents"):

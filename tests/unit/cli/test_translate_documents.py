@@ -458,7 +458,7 @@ INVALID = {
         (["messages.json", "--prefix", "a"], "--prefix cannot be used with a document"),
         (["messages.json", "--columns", "a"], "messages.json: --columns has no meaning for a .json file"),
         (["messages.json", "--paragraphs"], "messages.json: --paragraphs has no meaning"),
-        (["letter.txt", "--columns", "a"], "--columns needs a document, for example a .csv"),
+        (["letter.txt", "--columns", "a"], "--columns needs a document or a file of rows, for example a .csv"),
         (["messages.json", "--to-lang", "de"], "messages.json: --to-lang has no meaning for a .json file"),
         (["letter.txt", "--from-lang", "de"], "--from-lang needs a document or --memory FILE"),
         (["glossary.tmx", "-o", "b.tmx"], "glossary.tmx: give --from-lang and --to-lang; its languages: en"),

@@ -1,4 +1,4 @@
-"""Sentence pairs read from and written to Arrow and Parquet files (`.parquet`, `.arrow`, `.feather`).
+"""Sentence pairs in Arrow and Parquet files (`.parquet`, `.arrow`, `.feather`), and a column added to their rows.
 
 These are the files that Hugging Face's datasets and pandas write. The two sides are two text columns, or the fields of
 a column `translation` that are named by languages.
@@ -7,7 +7,8 @@ a column `translation` that are named by languages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output, require_regular
 from clearhead.files.streams import COMPRESSIONS, display_name, format_extension, whole_or_absent
 from clearhead.formats.pair import LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
-from clearhead.formats.tables.columns import choose_columns, language_named
+from clearhead.formats.tables.columns import TextColumns, choose_columns, language_named
 from clearhead.formats.tables.json_lines import TRANSLATION, side_names
 from clearhead.runtime.memory import limited_memory
 from clearhead.text.lines import segment_on_one_line
@@ -29,14 +30,18 @@ SPARE_MEMORY = 2**29
 WRITTEN_ROWS = 50_000
 WRITTEN_CHARACTERS = 16_000_000
 """Maximum rows of a written batch, and its maximum characters, which only its last text may exceed."""
+WRITTEN_BYTES = 64_000_000
+"""Bytes in memory at which a group of copied rows is written."""
 
 
 class _Columns(NamedTuple):
     """An open file."""
 
     schema: pa.Schema
-    read: Callable[[list[str]], Iterator[pa.RecordBatch]]
-    """Yields batches of rows; they contain the named columns, and perhaps others."""
+    read: Callable[[list[str] | None], Iterator[pa.RecordBatch]]
+    """Yields batches of rows; they contain the named columns, and perhaps others; None: all columns."""
+    new_file: Callable[[str, pa.Schema], Any]
+    """Opens a writer of the same format."""
 
 
 def open_columns(path: str, wanted: Wanted) -> PairFile:
@@ -53,11 +58,81 @@ def open_columns(path: str, wanted: Wanted) -> PairFile:
         DataError: If the file cannot be read or is damaged; also raised during iteration.
     """
     _refuse_what_is_around(path)
-    format, opened = ("Parquet", _parquet) if _is_parquet(path) else ("Arrow", _arrow)
-    with _told(path), opened(path) as columns:
+    with _opened(path) as columns:
         names, fields = _chosen(path, columns.schema, wanted)
-    pairs, languages = _pairs(path, opened, names, fields), (language_named(fields[0]), language_named(fields[1]))
+    pairs, languages = _pairs(path, names, fields), (language_named(fields[0]), language_named(fields[1]))
+    format = "Parquet" if _is_parquet(path) else "Arrow"
     return PairFile(path, format, (repr(fields[0]), repr(fields[1])), pairs, languages)
+
+
+def text_columns(path: str) -> TextColumns:
+    """Open a file of which a column is read as lines.
+
+    Raises:
+        DataError: If the file cannot be read or is damaged, or the column to read shares its name; the latter two also
+            during iteration.
+    """
+    _refuse_what_is_around(path)
+    with _opened(path) as columns:
+        names, types = columns.schema.names, columns.schema.types
+    others = frozenset(place for place, kind in enumerate(types) if not _is_text(kind))
+
+    def lines(column: int) -> Iterator[str]:
+        if names.count(name := names[column]) > 1:
+            raise DataError(f"{path} has several columns {name!r}; a column to read needs a name of its own")
+        for batch in _batches_of(path, [name]):
+            yield from (segment_on_one_line(text or "") for text in _texts(batch.column(name), name))
+
+    return TextColumns(names, len(names), others, lines)
+
+
+def add_column(path: str, output: str, name: str, values: Iterator[Any], kind: type) -> None:
+    """Write the rows of a file again, in its format and with its schema, with another column at the end.
+
+    Args:
+        path: The file.
+        output: File to write.
+        name: Name of the column.
+        values: Its values, one for each row.
+        kind: Their type, `str` or `float`.
+
+    Raises:
+        DataError: If there are not as many rows as values, or a file cannot be read or written.
+    """
+    _refuse_what_is_around(output)
+    with _opened(path) as columns:
+        schema, new_file = columns.schema.append(pa.field(name, _TYPES[kind])), columns.new_file
+    with _written(output), whole_or_absent(output) as written, new_file(str(written), schema) as file:
+        for table in _groups(_batches_of(path, None)):
+            column = pa.array(islice(values, len(table)), schema.types[-1])
+            if len(column) < len(table):
+                raise DataError(_CHANGED.format(path))
+            file.write_table(table.append_column(schema.field(len(schema) - 1), column), max(1, len(table)))
+        if next(values, None) is not None:
+            raise DataError(_CHANGED.format(path))
+
+
+_CHANGED = "{} has another number of rows than when it was read first; run the command again"
+_TYPES = {str: pa.string(), float: pa.float64()}
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Join batches to groups to write at once."""
+    group: list[pa.RecordBatch] = []
+    for batch in batches:
+        group.append(batch)
+        if sum(map(len, group)) >= WRITTEN_ROWS or sum(batch.nbytes for batch in group) >= WRITTEN_BYTES:
+            yield pa.Table.from_batches(group)
+            group = []
+    if group:
+        yield pa.Table.from_batches(group)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[_Columns]:
+    """Open a file, and convert errors of opening and reading to `DataError`."""
+    with _told(path), (_parquet if _is_parquet(path) else _arrow)(path) as columns:
+        yield columns
 
 
 def _is_parquet(path: str) -> bool:
@@ -67,7 +142,7 @@ def _is_parquet(path: str) -> bool:
 @contextmanager
 def _parquet(path: str) -> Iterator[_Columns]:
     with pq.ParquetFile(path) as file:
-        yield _Columns(file.schema_arrow, lambda names: file.iter_batches(READ_ROWS, columns=names))
+        yield _Columns(file.schema_arrow, lambda names: file.iter_batches(READ_ROWS, columns=names), pq.ParquetWriter)
 
 
 @contextmanager
@@ -85,31 +160,30 @@ def _arrow(path: str) -> Iterator[_Columns]:
 
         schema = reader(None).schema
 
-        def read(names: list[str]) -> Iterator[pa.RecordBatch]:
-            batches = reader([schema.get_field_index(name) for name in names])
+        def read(names: list[str] | None) -> Iterator[pa.RecordBatch]:
+            batches = reader(None if names is None else [schema.get_field_index(name) for name in names])
             return batches if is_stream else map(batches.get_batch, range(batches.num_record_batches))
 
-        yield _Columns(schema, read)
+        yield _Columns(schema, read, pa.ipc.new_stream if is_stream else pa.ipc.new_file)
 
 
-def _pairs(
-    path: str,
-    opened: Callable[[str], AbstractContextManager[_Columns]],
-    names: tuple[str, str],
-    fields: tuple[str, str],
-) -> Iterator[SentencePair]:
+def _pairs(path: str, names: tuple[str, str], fields: tuple[str, str]) -> Iterator[SentencePair]:
     row = 0
-    with _told(path), opened(path) as columns:
+    for batch in _batches_of(path, sorted(set(names))):
+        sides = [_texts(batch.column(name), field) for name, field in zip(names, fields, strict=True)]
+        for source, target in zip(*sides, strict=True):
+            row += 1
+            yield SentencePair(segment_on_one_line(source or ""), segment_on_one_line(target or ""), f"{path}:{row}")
+
+
+def _batches_of(path: str, names: list[str] | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file in batches, see `_Columns.read`."""
+    with _opened(path) as columns:
         most = SPARE_MEMORY + 4 * Path(path).stat().st_size
         with limited_memory(most):
-            batches = iter(columns.read(sorted(set(names))))
+            batches = iter(columns.read(names))
         while (batch := _next(batches, most)) is not None:
-            sides = [_texts(batch.column(name), field) for name, field in zip(names, fields, strict=True)]
-            for source, target in zip(*sides, strict=True):
-                row += 1
-                yield SentencePair(
-                    segment_on_one_line(source or ""), segment_on_one_line(target or ""), f"{path}:{row}"
-                )
+            yield batch
 
 
 def _next(batches: Iterator[pa.RecordBatch], most: int) -> pa.RecordBatch | None:
@@ -201,14 +275,20 @@ def write_columns(path: str | None, pairs: Iterable[SentencePair], languages: tu
     schema = pa.schema([(name, pa.string()) for name in side_names(languages)])
     writer: Callable[[str, pa.Schema], Any] = pq.ParquetWriter if _is_parquet(path) else pa.ipc.new_file
     count = 0
+    with _written(path), whole_or_absent(path) as written, writer(str(written), schema) as file:
+        for batch in _batches(pairs, schema):
+            file.write_batch(batch)
+            count += len(batch)
+    return count
+
+
+@contextmanager
+def _written(path: str) -> Iterator[None]:
+    """Convert errors of writing to `DataError` with the name of the file."""
     try:
-        with whole_or_absent(path) as written, writer(str(written), schema) as file:
-            for batch in _batches(pairs, schema):
-                file.write_batch(batch)
-                count += len(batch)
+        yield
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
-    return count
 
 
 def _batches(pairs: Iterable[SentencePair], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -28,6 +28,19 @@ TAG = re.compile(r"([a-z]{2,3})([-_]([A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))+")
 
 class NoSuchColumn(ConfigError):
     """A table whose columns are named has none of a requested name."""
+
+
+class TextColumns(NamedTuple):
+    """Columns of a file, any of which can be read as lines."""
+
+    names: Sequence[str]
+    """Names of all columns; empty if the file has none."""
+    width: int
+    """Number of columns."""
+    others: frozenset[int]
+    """Columns, counted from 0, that hold no text."""
+    lines: Callable[[int], Iterator[str]]
+    """Yields the texts of a column, one for each row; missing values are empty ones."""
 
 
 class TwoColumns(NamedTuple):

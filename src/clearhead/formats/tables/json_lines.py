@@ -1,4 +1,4 @@
-"""JSON Lines of sentence pairs: `{"translation": {"de": .., "en": ..}}` read and written, plain keys read."""
+"""JSON Lines of sentence pairs, `{"translation": {"de": .., "en": ..}}` or plain keys; and a key added to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clearhead.errors import DataError
 from clearhead.files import parse_json
 from clearhead.files.streams import display_name, open_output, read_lines
 from clearhead.formats.pair import EMPTY, LINE_ENDS, PairFile, SentencePair, Wanted, refuse_signs
-from clearhead.formats.tables.columns import choose_columns, language_named
+from clearhead.formats.tables.columns import TextColumns, choose_columns, language_named
 from clearhead.formats.tables.pairs import SHOWN_CHARACTERS, read_head
 from clearhead.text.lines import segment_on_one_line
 
@@ -52,6 +52,54 @@ def open_json_lines(path: str, wanted: Wanted) -> PairFile:
     return PairFile(path, name, (repr(source), repr(target)), pairs, languages)
 
 
+def text_columns(path: str) -> TextColumns:
+    """Open a file of which a key of the first lines is read as lines; a blank line is an empty text.
+
+    Raises:
+        DataError: If the file is not readable text; or during iteration, if a line is not an object with this key, or
+            its value is no text.
+    """
+    names, others, _ = _columns([row for row, _ in map(_parsed, read_head(read_lines(path))) if row is not None])
+    names = names or [""]  # there is no object yet; if any follows, it will not have this key
+
+    def lines(column: int) -> Iterator[str]:
+        for number, line in enumerate(read_lines(path), start=1):
+            row, problem = _parsed(line) if line.strip() else ({names[column]: None}, "")
+            texts, problem = (None, problem) if row is None else _texts(row, names[column])
+            if texts is None:
+                raise DataError(f"{path}, line {number}: {problem} (the line begins {line[:SHOWN_CHARACTERS]!r})")
+            yield segment_on_one_line(texts[0])
+
+    return TextColumns(names, len(names), others, lines)
+
+
+def add_column(path: str, output: str | None, name: str, values: Iterator[Any]) -> None:
+    """Write the lines of a file again, as they are, with another key at the end of each object.
+
+    Args:
+        path: The file.
+        output: File to write, as for `open_output`.
+        name: The key.
+        values: Its values, one for each line; that of a blank line is left out.
+
+    Raises:
+        DataError: If a line has the key already, there are not as many lines as values, or a file cannot be read or
+            written.
+    """
+    with open_output(output) as file:
+        for number, line in enumerate(read_lines(path), start=1):
+            row, value = _parsed(line)[0] or {}, next(values, values)
+            if name in row or value is values:
+                problem = "there is " + (f"{name!r} already" if name in row else "no such line when it was read first")
+                raise DataError(f"{path}, line {number}: {problem}")
+            # The other values keep their form, such as 1.50, which reading and writing would change.
+            before = line.rstrip()[:-1].rstrip() + (", " if row else "")
+            added = f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}}}"
+            file.write((before + added if line.strip() else line) + "\n")
+        if next(values, None) is not None:
+            raise DataError(f"{path} has fewer rows than when it was read first; run the command again")
+
+
 def write_json_lines(path: str | None, pairs: Iterable[SentencePair], languages: tuple[str, str]) -> int:
     """Write one object per line, in the form of Hugging Face's datasets, and return the number of pairs.
 
@@ -80,12 +128,18 @@ def side_names(languages: tuple[str, str]) -> tuple[str, str]:
 
 
 def _chosen(path: str, rows: list[dict[str, Any]], wanted: Wanted) -> tuple[str, str]:
+    names, others, cells = _columns(rows)
+    chosen = choose_columns(path, cells, wanted, names=names, others=others, is_named=True)
+    return names[chosen.source], names[chosen.target]
+
+
+def _columns(rows: list[dict[str, Any]]) -> tuple[list[str], frozenset[int], list[list[str]]]:
+    """Return the keys of rows, the numbers of those that hold no text, and the texts of each row."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     kinds = [{type(row[name]) for row in rows if row.get(name) is not None} for name in names]
     others = frozenset(place for place, kind in enumerate(kinds) if kind and str not in kind)
     cells = [[value if isinstance(value := row.get(name), str) else "" for name in names] for row in rows]
-    chosen = choose_columns(path, cells, wanted, names=names, others=others, is_named=True)
-    return names[chosen.source], names[chosen.target]
+    return names, others, cells
 
 
 def _pairs(path: str, lines: Iterator[str], is_nested: bool, source: str, target: str) -> Iterator[SentencePair]:
@@ -105,17 +159,17 @@ def _pairs(path: str, lines: Iterator[str], is_nested: bool, source: str, target
         yield SentencePair("", "", origin, defect=f"{problem} (the line begins {line[:SHOWN_CHARACTERS]!r})")
 
 
-def _texts(row: dict[str, Any], source: str, target: str) -> tuple[tuple[str, str] | None, str]:
-    """Return both texts, or None and the reason; `null` counts as an empty text."""
+def _texts(row: dict[str, Any], *keys: str) -> tuple[list[str] | None, str]:
+    """Return the texts of keys, or None and the reason; `null` counts as an empty text."""
     texts: list[str] = []
-    for key in (source, target):
+    for key in keys:
         if key not in row:
             return None, f"there is no {key!r}"
         value = "" if row[key] is None else row[key]
         if not isinstance(value, str):
             return None, f"{key!r} is no text"
         texts.append(value)
-    return (texts[0], texts[1]), ""
+    return texts, ""
 
 
 def _parsed(line: str) -> tuple[dict[str, Any] | None, str]:

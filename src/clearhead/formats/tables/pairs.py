@@ -12,7 +12,7 @@ from clearhead.errors import DataError
 from clearhead.files.streams import display_name, read_lines
 from clearhead.formats.pair import EMPTY, Columns, PairFile, SentencePair, Wanted
 from clearhead.formats.tables.anki import anki_format, text_of_html
-from clearhead.formats.tables.columns import TwoColumns, choose_columns
+from clearhead.formats.tables.columns import TextColumns, TwoColumns, choose_columns, is_header
 from clearhead.formats.tables.rows import SEPARATOR_NAMES, TableFormat, TableRow
 
 HEAD_LINES = 200
@@ -55,6 +55,42 @@ def open_table(
     pairs = _pairs(path, lines, written, chosen, width)
     is_unnamed = bool(width) and not chosen.names
     return PairFile(path, words, chosen.sides(), pairs, chosen.languages(), is_unnamed)
+
+
+def text_columns(
+    path: str, column: int | str | None, recognise: Callable[[Sequence[str], Columns | None], TableFormat]
+) -> TextColumns:
+    """Open a table of which a column is read as lines.
+
+    Args:
+        path: A regular file.
+        column: The column, whose name shows that the first row is a header; or its number, or None.
+        recognise: As for `open_table`.
+
+    Raises:
+        DataError: If the file is not readable text; or during iteration, if a row lacks the column or is malformed.
+    """
+    head = read_head(read_lines(path))
+    written = anki_format(head) or recognise(head, None)
+    rows = [row.cells for row in written.rows(iter(head)) if row.cells is not None and not row.is_blank]
+    has_header = (
+        not written.names and bool(rows) and (is_header(rows[0]) or column in [cell.strip() for cell in rows[0]])
+    )
+    names = [name.strip() for name in (rows[0] if has_header else written.names)]
+    width = len(names) or max(Counter(map(len, rows)).most_common(1), default=(1, 0))[0]
+
+    def lines(place: int) -> Iterator[str]:
+        is_header_due = has_header
+        for row in written.rows(read_lines(path)):
+            if row.is_blank or row.cells is None or not is_header_due:
+                if row.cells is None or (len(row.cells) <= place and not row.is_blank):
+                    raise DataError(f"{path}, line {row.line}: {_defect(row, written, place + 1, width)}")
+                text = "" if row.is_blank else row.cells[place]
+                yield text_of_html(text) if written.is_html else text
+            else:
+                is_header_due = False
+
+    return TextColumns(names, width, written.other_columns, lines)
 
 
 def read_head(lines: Iterator[str]) -> list[str]:
