@@ -37,6 +37,8 @@ DOCTOR = "doctor_"
 """Beginning of the reasons of `data.fix` and `data.drop`, before the name of the finding."""
 
 NUM_EXAMPLES = 3
+DIGEST_BYTES = 16
+"""Bytes of the digests of texts and pairs."""
 BATCH_PAIRS = 1_000
 """Pairs that are compared with all earlier ones at a time."""
 
@@ -229,15 +231,15 @@ def normalized_key(text: str) -> str:
 
 
 def key_digest(text: str) -> bytes:
-    """Return a 16-byte digest of `normalized_key(text)`, for sets of millions."""
+    """Return a digest of `normalized_key(text)`, for sets of millions."""
     return _digest(normalized_key(text))
 
 
 def pair_digest(pair: SentencePair) -> bytes:
-    """Return a 16-byte digest of both sides of a pair, unchanged."""
+    """Return a digest of both sides of a pair, unchanged."""
     # The length of the source makes the boundary unambiguous, whatever characters the two sides contain.
     return _digest(f"{len(pair.source)}:{pair.source}{pair.target}")
 
 
 def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=DIGEST_BYTES).digest()

@@ -6,14 +6,14 @@ they score as if they were known; text of another file or passage shows what new
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.config.choices import HoldOut
-from clearhead.data.clean import CleaningReport, key_digest
+from clearhead.data.clean import DIGEST_BYTES, key_digest
 from clearhead.errors import DataError
 from clearhead.formats import SentencePair
 
@@ -129,21 +129,15 @@ def drawn_rows(num_pairs: int, *, seed: int) -> NDArray[np.intp]:
     return np.argsort(random, kind="stable")
 
 
-def without(
-    pairs: Iterable[SentencePair], rows: Set[int], keys: Set[bytes], *, report: CleaningReport
-) -> Iterator[SentencePair]:
-    """Yield the remaining training pairs; pairs that share a side with a held-out pair are dropped as leakage.
+def rows_among(keys_of_rows: bytes, keys: Set[bytes]) -> set[int]:
+    """Return the rows of pairs of which a side is among others.
 
     Args:
-        pairs: Cleaned pairs, counted as kept.
-        rows: Rows of the held-out pairs.
-        keys: `side_keys` of all held-out pairs.
-        report: Counts the pairs held out and dropped.
+        keys_of_rows: The `side_keys` of the pairs, one after the other.
+        keys: The keys of the other sides.
     """
-    for row, pair in enumerate(pairs):
-        if row in rows:
-            report.hold_out()
-        elif keys.isdisjoint(side_keys(pair)):  # not stored: keys of all pairs fill memory
-            yield pair
-        else:
-            report.drop_kept("leakage", pair.origin)
+    words = DIGEST_BYTES // 8
+    starts = np.frombuffer(keys_of_rows, np.uint64)[::words]
+    known = np.frombuffer(b"".join(keys), np.uint64)[::words]
+    places = np.flatnonzero(np.isin(starts, known)).tolist()
+    return {place // 2 for place in places if keys_of_rows[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES] in keys}

@@ -313,9 +313,7 @@ class _Work(NamedTuple):
             self.notice("the text was read and cleaned before")
             return StagedCorpus.from_dict(values, self.steps.directory)
         files, directory = self.inputs.files, self.steps.directory
-        corpus = read_corpus(
-            self.config, self.inputs, directory, self.on_progress, self.notice, self.processes, self.actors
-        )
+        corpus = read_corpus(self.config, self.inputs, directory, self.on_progress, self.notice, self.processes)
         if changed := [file.path for file in files if identified_file(file.path).sha256 != file.sha256]:
             raise DataError(f"{', '.join(changed)} changed while it was read; run the same command again")
         self.steps.add("text", corpus.to_dict(), {file.name: file_sha256(file) for file in corpus.files})

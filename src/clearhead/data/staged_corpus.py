@@ -7,34 +7,37 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 from clearhead.config import Config, DataConfig
 from clearhead.config.choices import HoldOut
-from clearhead.data.clean import DOCTOR, CleaningReport, clean, key_digest
+from clearhead.data.clean import DIGEST_BYTES, DOCTOR, CleaningReport, clean, key_digest
 from clearhead.data.doctor.checks import ONE_LANGUAGE_KINDS
 from clearhead.data.doctor.cleaning import Cleaning
-from clearhead.data.hold_out import choose_held_out, choose_rows, side_keys, without
+from clearhead.data.hold_out import choose_held_out, choose_rows, rows_among, side_keys
 from clearhead.data.inputs import Inputs
 from clearhead.errors import ConfigError, DataError
-from clearhead.files import display_name, new_file
+from clearhead.files import display_name
 from clearhead.formats import SentencePair
-from clearhead.runtime.ray_shards import Actors, run_here_or_on_ray
+from clearhead.runtime.shards import run_shards
 from clearhead.text.languages import split_tag
 
 _FIELDS = ("source", "target", "origin", "language", "text_at", "defect", "skipped")
-
+_fields_of = operator.attrgetter(*_FIELDS)
 
 PIECE_ROWS = 8_192
 """Rows of a piece, the share of a text that one process works on at a time."""
 
-PAIRS_HELD_OUT_FROM = 150_000
-"""Pairs to hold out from for each process at least, which take it some times as long as its start."""
+PAIRS_SHARED_FROM = 150_000
+"""Pairs that are read before other processes start to share the work on them."""
+
+FEWER_PROCESSES = "try fewer (--threads 1)"
+"""Advice if the memory is full."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,21 @@ class Piece:
     rows: int
     number: int
     """Number of the piece in its text, counted from 0."""
+    left_out: tuple[int, ...] = ()
+    """Rows of the file, counted from the start of the piece, that no longer belong to it."""
 
     def __iter__(self) -> Iterator[SentencePair]:
+        return self.of_rows({*range(self.rows + len(self.left_out))}.difference(self.left_out))
+
+    def of_rows(self, rows: Set[int]) -> Iterator[SentencePair]:
+        """Return the pairs of some rows of the file, counted from the start of the piece, in order."""
         with open(self.path, "rb") as file:
             file.seek(self.start)
-            for line in itertools.islice(file, self.rows):
-                fields = json.loads(line)
-                pair, links = SentencePair(*fields[: len(_FIELDS)]), fields[len(_FIELDS) :]
-                yield replace(pair, links=tuple(map(tuple, links[0]))) if links else pair
+            for row, line in enumerate(itertools.islice(file, self.rows + len(self.left_out))):
+                if row in rows:
+                    fields = json.loads(line.decode())
+                    pair, links = SentencePair(*fields[: len(_FIELDS)]), fields[len(_FIELDS) :]
+                    yield replace(pair, links=tuple(map(tuple, links[0]))) if links else pair
 
 
 @dataclass(frozen=True)
@@ -66,20 +76,26 @@ class StagedPairs:
     report: CleaningReport = field(default_factory=CleaningReport)
     """Counts of the pairs read for this file."""
     pieces: list[Piece] = field(default_factory=list)
-    """The rows in pieces of at most `PIECE_ROWS`, once they are written; possibly each in a file of its own."""
+    """The rows in pieces of at most `PIECE_ROWS`, once they are written."""
 
     def write(self, pairs: Iterable[SentencePair]) -> None:
         """Write pairs to a new file."""
-        pairs = iter(pairs)
+        for _ in self.written(pairs):
+            pass
+
+    def written(self, pairs: Iterable[SentencePair]) -> Iterator[Piece]:
+        """Write pairs to a new file, and yield each piece as soon as it can be read."""
+        pairs, encoded = iter(pairs), json.JSONEncoder(ensure_ascii=False).encode
         with open(self.path, "wb") as file:
             while some := list(itertools.islice(pairs, PIECE_ROWS)):
                 self.pieces.append(Piece(str(self.path), file.tell(), len(some), len(self.pieces)))
                 for pair in some:
                     # JSON escapes line feeds and carriage returns, so that each pair is one line whatever its text
                     # contains.
-                    fields: list[Any] = [getattr(pair, name) for name in _FIELDS]
-                    fields += [pair.links] if pair.links else []
-                    file.write(json.dumps(fields, ensure_ascii=False).encode() + b"\n")
+                    fields = [*_fields_of(pair), pair.links] if pair.links else _fields_of(pair)
+                    file.write(encoded(fields).encode() + b"\n")
+                file.flush()
+                yield self.pieces[-1]
 
     def __iter__(self) -> Iterator[SentencePair]:
         return itertools.chain.from_iterable(self.pieces)
@@ -95,21 +111,29 @@ class StagedPairs:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts, and what and where the pieces are, as JSON values."""
-        pieces = [(Path(piece.path).name, piece.start, piece.rows) for piece in self.pieces]
+        pieces = [(Path(piece.path).name, piece.start, piece.rows, piece.left_out) for piece in self.pieces]
         return {"file": self.path.name, "report": asdict(self.report), "pieces": pieces}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], directory: Path) -> Self:
         """Return what `to_dict` described, from files that are in a directory now."""
         pieces = [
-            Piece(str(directory / name), start, rows, number)
-            for number, (name, start, rows) in enumerate(values["pieces"])
+            Piece(str(directory / name), start, rows, number, left_out)
+            for number, (name, start, rows, left_out) in enumerate(values["pieces"])
         ]
         return cls(directory / values["file"], CleaningReport(**values["report"]), pieces)
 
-    def of_rows(self, rows: set[int]) -> Iterator[SentencePair]:
-        """Return the pairs of some rows, in order."""
-        return (pair for row, pair in enumerate(self) if row in rows)
+    def of_rows(self, rows: Set[int]) -> Iterator[SentencePair]:
+        """Return the pairs of some rows, in order; no row must have been left out."""
+        first = 0
+        for piece in self.pieces:
+            if own := {row for row in range(piece.rows) if first + row in rows}:
+                yield from piece.of_rows(own)
+            first += piece.rows
+
+    def sample(self, most: int) -> Iterator[SentencePair]:
+        """Return all pairs, in order; of a text of more than `most`, those of every second piece, or every third."""
+        return itertools.chain.from_iterable(self.pieces[:: max(1, -(-self.report.kept // most))])
 
 
 Item = TypeVar("Item")
@@ -166,7 +190,6 @@ def read_corpus(
     on_progress: Progress,
     notice: Callable[[str], None],
     processes: int,
-    actors: Actors | None,
 ) -> StagedCorpus:
     """Read, clean and split all text into files of a directory.
 
@@ -177,7 +200,6 @@ def read_corpus(
         on_progress: Called about every thousand items.
         notice: Called with findings of `data.fix` and `data.drop` that cannot be looked for.
         processes: Processes that share the work, as far as the size of the text repays their start.
-        actors: Those of a Ray cluster that share it instead.
 
     Raises:
         DataError: If no pair is left.
@@ -220,15 +242,16 @@ def read_corpus(
     if inputs.valid_pairs is not None:
         train.write(kept)
     else:
-        all_kept, sizes = StagedPairs(train.path.with_name("kept.jsonl")), dict[str, int]()
-        all_kept.write(_counted_by_file(kept, sizes))
+        sizes, side_keys_of_rows = dict[str, int](), directory / "side_keys"
+        write_side_keys(train.written(_counted_by_file(kept, sizes)), side_keys_of_rows, processes)
         refuse_empty("training", data, train.report)
         held_out_by, rows = choose_held_out(data.hold_out, sizes, data.valid_size, seed=seed)
-        valid.write(all_kept.of_rows(rows))
+        on_progress("holding out validation pairs", 0)
+        valid.write(train.of_rows(rows))
         valid.report.read = valid.report.kept = len(rows)
         forbid(valid)
-        _hold_out(all_kept, rows, valid, train, on_progress, processes, actors)
-        all_kept.remove()
+        hold_out(train, rows, valid, side_keys_of_rows)
+        side_keys_of_rows.unlink()
     refuse_empty("training", data, train.report)
 
     sources = data.source + data.valid_source + data.general_source
@@ -239,63 +262,46 @@ def read_corpus(
     return StagedCorpus(train, valid, general, watched, forbidden, lines, held_out_by)
 
 
-def _hold_out(
-    kept: StagedPairs,
-    rows: set[int],
-    valid: StagedPairs,
-    train: StagedPairs,
-    on_progress: Progress,
-    processes: int,
-    actors: Actors | None,
-) -> None:
-    """Divide the kept pairs into validation pairs and training pairs, and drop training pairs that share a side.
+def write_side_keys(pieces: Iterator[Piece], path: Path, processes: int) -> None:
+    """Write the `side_keys` of all rows, while the pieces are still being read.
 
     Args:
-        kept: All kept pairs.
+        pieces: Pieces that are written; the next one is read when other processes have enough to do.
+        path: The file.
+        processes: Number of other processes at most.
+    """
+    head = list(itertools.islice(pieces, -(-PAIRS_SHARED_FROM // PIECE_ROWS)))
+    workers = processes if len(head) * PIECE_ROWS >= PAIRS_SHARED_FROM else 1
+    results = run_shards(_make_keys, itertools.chain(head, pieces), workers=workers, advice=FEWER_PROCESSES)
+    with open(path, "wb") as file, closing(results):
+        file.writelines(results)
+
+
+def _make_keys() -> Callable[[Piece], bytes]:
+    return lambda piece: b"".join(key for pair in piece for key in side_keys(pair))
+
+
+def hold_out(train: StagedPairs, rows: Set[int], valid: Iterable[SentencePair], side_keys_of_rows: Path) -> None:
+    """Leave the validation pairs out of the training text, and pairs that share a side with one.
+
+    Args:
+        train: The training text and its report.
         rows: The rows of the validation pairs.
         valid: The validation pairs.
-        train: Receives the training pairs, in a file for each piece, and the counts.
-        on_progress: Called after every piece.
-        processes: Number of processes at most.
-        actors: Those of a Ray cluster that do the work instead.
+        side_keys_of_rows: The file of `write_side_keys`.
     """
-    keys = frozenset(key for pair in valid for key in side_keys(pair))
-    firsts = itertools.accumulate((piece.rows for piece in kept.pieces), initial=0)
-    shards = [
-        {**asdict(piece), "held_out": [row for row in range(piece.rows) if first + row in rows]}
-        for first, piece in zip(firsts, kept.pieces, strict=False)
-    ]
-    processes = max(1, min(processes, train.report.kept // PAIRS_HELD_OUT_FROM))
-    on_progress(stage := "holding out validation pairs", done := 0)
-    work, rest = partial(_HoldingOut, train.path, keys), dict[int, Any]()
-    with closing(run_here_or_on_ray(work, shards, processes=processes, actors=actors)) as results:
-        for number, result in results:
-            rest[number] = result
-            on_progress(stage, done := done + shards[number]["rows"])
-    for number in range(len(shards)):
-        path, num_rows, report = rest[number]
-        train.report.add(CleaningReport(**report))
-        train.pieces.append(Piece(path, 0, num_rows, number))
-
-
-class _HoldingOut:
-    """Writes the training pairs of a piece into a file of their own.
-
-    Args:
-        path: The file of the training text, whose name those files extend.
-        keys: Digests of the sides of all validation pairs.
-    """
-
-    def __init__(self, path: Path, keys: frozenset[bytes]) -> None:
-        self._path, self._keys = path, keys
-
-    def __call__(self, shard: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
-        held_out, piece = {*shard["held_out"]}, Piece(*(shard[name] for name in ("path", "start", "rows", "number")))
-        path = self._path.with_stem(f"{self._path.stem}-{piece.number}")
-        with new_file(path) as new:
-            rest = StagedPairs(new)
-            rest.write(without(piece, held_out, self._keys, report=rest.report))
-        return str(path), sum(written.rows for written in rest.pieces), asdict(rest.report)
+    keys, first = frozenset(key for pair in valid for key in side_keys(pair)), 0
+    with open(side_keys_of_rows, "rb") as file:
+        for place, piece in enumerate(train.pieces):
+            held_out = {row for row in range(piece.rows) if first + row in rows}
+            leaking = rows_among(file.read(piece.rows * 2 * DIGEST_BYTES), keys) - held_out
+            for _ in held_out:
+                train.report.hold_out()
+            for pair in piece.of_rows(leaking):
+                train.report.drop_kept("leakage", pair.origin)
+            left_out = tuple(sorted(held_out | leaking))
+            train.pieces[place] = replace(piece, rows=piece.rows - len(left_out), left_out=left_out)
+            first += piece.rows
 
 
 def _doctored(

@@ -6,12 +6,12 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from clearhead.config import Config
-from clearhead.data.doctor.wrong_pairs import count_wrong, refuse_wrong
-from clearhead.data.staged_corpus import Progress, StagedPairs, with_progress
+from clearhead.data.doctor.wrong_pairs import MOST_PAIRS, count_wrong, refuse_wrong
+from clearhead.data.staged_corpus import FEWER_PROCESSES, Progress, StagedPairs, with_progress
 from clearhead.errors import ConfigError, DataError
 from clearhead.runtime.shards import run_shards
 from clearhead.text.placeholder_masking import protect_pair, without_signs
@@ -20,8 +20,8 @@ from clearhead.tokenizers import Tokenizer, Vocabulary
 LEAST_PAIRS = 50_000
 """Pairs of a text of which each part of the survey takes longer than the start of a process."""
 PAIRS_LOOKED_AT = 20_000
-MOST_LEARNED_FROM = 2_000_000
-"""Most pairs that a vocabulary is learned from; of more, every second piece of the text is read, or every third."""
+MOST_LEARNED_FROM = 1_000_000
+"""Most pairs that a vocabulary is learned from."""
 LEAST_PROTECTED = 0.01
 """Least share of pairs with the same placeholders on both sides for the vocabulary to get placeholder tokens."""
 # Fewer bytes cannot fill a vocabulary, which begins with the 256 bytes and a few special tokens.
@@ -65,7 +65,7 @@ def survey(
         partial(_learned_tokenizer, train, config, on_progress),
     ]
     # The number of threads decides how the sums of a Unigram vocabulary are rounded, so it is the same in a process.
-    with closing(run_shards(_calling, parts, workers=workers, shares_threads=False)) as results:
+    with closing(run_shards(_calling, parts, workers=workers, shares_threads=False, advice=FEWER_PROCESSES)) as results:
         wrong, learned = results
     return wrong, learned
 
@@ -96,8 +96,8 @@ def _wrong_pairs(train: StagedPairs, config: Config, is_forced: bool, on_progres
     Raises:
         DataError: If they are too many, and the preparation is not forced.
     """
-    looked_at = with_progress(train, "looking for wrong pairs", on_progress)
-    wrong = count_wrong(looked_at, train.report.kept, is_multilingual=bool(config.tokenizer.language_tags))
+    looked_at = with_progress(train.sample(MOST_PAIRS), "looking for wrong pairs", on_progress)
+    wrong = count_wrong(looked_at, is_multilingual=bool(config.tokenizer.language_tags))
     if not is_forced:
         refuse_wrong(wrong, train.report.kept)
     return wrong
@@ -109,10 +109,8 @@ def _learned_tokenizer(train: StagedPairs, config: Config, on_progress: Progress
     if placeholders is None:
         placeholders = with_numbers or _share_of_protected(train) >= LEAST_PROTECTED
 
-    step = -(-train.report.kept // MOST_LEARNED_FROM)
-
     def sides() -> Iterator[str]:
-        for pair in chain.from_iterable(train.pieces[::step]):
+        for pair in train.sample(MOST_LEARNED_FROM):
             texts = pair.text, pair.target
             yield from map(without_signs, protect_pair(*texts, with_numbers=with_numbers)) if placeholders else texts
 

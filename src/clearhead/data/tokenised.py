@@ -22,7 +22,7 @@ from clearhead.data.augment import KINDS, altered
 from clearhead.data.clean import CleaningReport
 from clearhead.data.hold_out import side_keys
 from clearhead.data.inputs import source_language
-from clearhead.data.staged_corpus import PROGRESS_EVERY, Piece, Progress, StagedCorpus
+from clearhead.data.staged_corpus import FEWER_PROCESSES, PROGRESS_EVERY, Piece, Progress, StagedCorpus
 from clearhead.data.store import EpochWeights, StorePart, StoreWriter
 from clearhead.errors import DataError
 from clearhead.files import file_sha256, json_sha256, new_file
@@ -109,7 +109,8 @@ class TokenisedPieces:
             notice(f"{done:,} pairs were tokenised before")
         on_progress("tokenising", done)
         processes, began = max(1, min(processes, count // LEAST_PAIRS)), time.monotonic()
-        with closing(run_here_or_on_ray(self._work, missing, processes=processes, actors=actors)) as results:
+        results = run_here_or_on_ray(self._work, missing, processes=processes, actors=actors, advice=FEWER_PROCESSES)
+        with closing(results):
             for number, (result, files) in results:
                 self._steps.add(self._name(number), result, files)
                 on_progress("tokenising", done := done + pieces[number].rows)

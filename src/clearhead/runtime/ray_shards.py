@@ -190,6 +190,7 @@ def run_here_or_on_ray(
     *,
     processes: int,
     actors: Actors | None,
+    advice: str,
 ) -> Generator[tuple[int, Any]]:
     """Apply a function to every shard, and yield the shards' numbers and results, on Ray as they finish, else in order.
 
@@ -198,12 +199,13 @@ def run_here_or_on_ray(
         shards: JSON objects that describe the parts of the work, one of whose keys is `number`.
         processes: Number of processes on this machine.
         actors: Those of a Ray cluster that do the work instead.
+        advice: As for `run_shards`.
 
     Raises:
         ClearheadError: As `run_shards` and `run_on_ray`.
     """
     if actors is None:
-        with closing(run_shards(make_worker, shards, workers=processes)) as results:
+        with closing(run_shards(make_worker, shards, workers=processes, advice=advice)) as results:
             for shard, result in zip(shards, results, strict=True):
                 yield shard["number"], result
     elif shards:

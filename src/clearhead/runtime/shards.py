@@ -37,6 +37,7 @@ def run_shards(
     *,
     workers: int = 1,
     shares_threads: bool = True,
+    advice: str = "use fewer",
 ) -> Generator[Result]:
     """Apply a function to every shard, and yield the results in the order of the shards.
 
@@ -49,6 +50,7 @@ def run_shards(
         workers: Number of processes; 1 means this process. They end with it or with the iteration, whatever they are
             doing. The main module of the program must be importable without effects (`if __name__ == "__main__":`).
         shares_threads: Whether the processes share the threads of this process; else each takes one for each CPU.
+        advice: What to do if a process was ended, for the error message.
 
     Raises:
         ClearheadError: Any that the function or `make_worker` raises, for the first such shard in order; or if a
@@ -64,14 +66,15 @@ def run_shards(
     pending: deque[Future[Result]] = deque()
     try:
         while True:
-            with _without_interrupts():  # processes that start here ignore Ctrl-C; this one ends them
-                pending += [executor.submit(_work, one) for one in islice(shards, IN_FLIGHT * workers - len(pending))]
+            for shard in islice(shards, IN_FLIGHT * workers - len(pending)):
+                with _without_interrupts():  # processes that start here ignore Ctrl-C; this one ends them
+                    pending.append(executor.submit(_work, shard))
             if not pending:
                 return
             yield pending.popleft().result()
     except BrokenProcessPool:
         raise ClearheadError(
-            f"one of {workers} worker processes was ended, perhaps because the memory was full; try fewer (--threads 1)"
+            f"one of {workers} worker processes was ended, perhaps because the memory was full; {advice}"
         ) from None
     finally:
         ours.close()  # ends the processes

@@ -19,7 +19,7 @@ def cut_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(staged_corpus, "PIECE_ROWS", PIECE)
     patch.setattr(survey, "LEAST_PAIRS", 1)
     patch.setattr(tokenised, "LEAST_PAIRS", 1)
-    patch.setattr(staged_corpus, "PAIRS_HELD_OUT_FROM", 1)
+    patch.setattr(staged_corpus, "PAIRS_SHARED_FROM", 1)
 
 
 def lines(count: int, seed: int, tags=("<2nl> ", "<2de> ")) -> list[str]:

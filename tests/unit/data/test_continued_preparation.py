@@ -99,7 +99,7 @@ def flip(path):
     [
         ("origin", flip),
         ("text", flip),
-        ("train-3.jsonl", flip),
+        ("train.jsonl", flip),
         ("valid.jsonl", Path.unlink),
         ("survey", flip),
         ("tokenizer.json", flip),
@@ -119,7 +119,7 @@ def test_a_damaged_part_is_said_and_made_again(tmp_path, undisturbed, name, harm
     assert made(run) == undisturbed
 
 
-@pytest.mark.parametrize("name", ["origin", "text", "survey", "tokenised-*-00000001", "train-3.jsonl"])
+@pytest.mark.parametrize("name", ["origin", "text", "survey", "tokenised-*-00000001", "train.jsonl"])
 def test_a_part_that_cannot_be_read_is_an_error_and_stays(tmp_path, name):
     config, run = of_linked_lines(tmp_path), tmp_path / "run"
     interrupt(config, run)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clearhead.data import staged_corpus
 from clearhead.data.clean import CleaningReport, key_digest
-from clearhead.data.hold_out import choose_held_out, choose_rows, side_keys, without
-from clearhead.data.staged_corpus import StagedPairs
+from clearhead.data.hold_out import choose_held_out, choose_rows, rows_among, side_keys
+from clearhead.data.staged_corpus import StagedPairs, hold_out, write_side_keys
 from clearhead.errors import DataError
 from clearhead.formats import SentencePair
 
@@ -85,18 +86,27 @@ def test_no_training_pair_shares_a_side_with_one_held_out(tmp_path_factory, text
     rows = choose_rows(len(pairs), 3, seed=len(pairs))
     train = StagedPairs(folder / "train.jsonl", CleaningReport(read=len(pairs), kept=len(pairs)))
     valid = StagedPairs(folder / "valid.jsonl")
-    valid.write(pair for row, pair in enumerate(pairs) if row in rows)
-    keys = {key for pair in valid for key in side_keys(pair)}
-    train.write(without(pairs, rows, keys, report=train.report))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(staged_corpus, "PIECE_ROWS", 4)
+        write_side_keys(train.written(pairs), folder / "keys", processes=1)
+    valid.write(train.of_rows(rows))
+    hold_out(train, rows, valid, folder / "keys")
 
     assert list(valid) == [pairs[row] for row in sorted(rows)]
     seen = {text.lower() for pair in valid for text in (pair.source, pair.target)}
     expected = [pair for pair in pairs if pair.source.lower() not in seen and pair.target.lower() not in seen]
     assert list(train) == expected
+    assert [len(list(piece)) for piece in train.pieces] == [piece.rows for piece in train.pieces]
     train.report.check()
     assert train.report.held_out == len(rows)
     assert train.report.kept == len(expected)
     assert train.report.dropped["leakage"] == len(pairs) - len(rows) - len(expected)
+
+
+def test_rows_are_among_others_only_if_all_of_a_key_is():
+    keys = [bytes([number]) * 16 for number in range(7)]
+    alike = keys[3][:8] + keys[4][8:]
+    assert rows_among(b"".join((*keys[:3], alike, *keys[4:6])), {keys[1], keys[3], keys[4]}) == {0, 2}
 
 
 def test_side_keys_leave_out_the_language_tag():

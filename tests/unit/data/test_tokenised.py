@@ -10,7 +10,7 @@ import pytest
 from pieces_of_text import PIECE, cut_small, of_linked_lines, of_pairs
 
 from clearhead.config import Config
-from clearhead.data import staged_corpus
+from clearhead.data import staged_corpus, survey
 from clearhead.data.clean import REASONS
 from clearhead.data.prepare import prepare
 from clearhead.errors import ClearheadError
@@ -67,6 +67,23 @@ def test_of_a_large_text_the_vocabulary_is_learned_from_some_of_the_pieces(tmp_p
         tokenizer = prepare(config, tmp_path / str(step) / "data").tokenizer
         learned[step] = {letter for letter in "abc" if len(tokenizer.encode_batch([letter * 9])[0]) < 9}
     assert learned == {1: {"a", "b", "c"}, 3: {"a"}}
+
+
+def test_of_a_large_text_some_of_the_pieces_are_searched_for_wrong_pairs(tmp_path, monkeypatch):
+    rows = [
+        f"Die Zahl {number}, die wir hier gewählt haben\tThe number {number} which we chose" for number in range(84)
+    ]
+    rows[5 * PIECE : 6 * PIECE] = ["FÃ¼r die MÃ¤nner\tFor the men" + "!" * number for number in range(PIECE)]
+    (tmp_path / "p.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (tmp_path / "v.tsv").write_text("xx\tyy\n")
+    data = {"pairs": [str(tmp_path / "p.tsv")], "valid_pairs": [str(tmp_path / "v.tsv")]}
+    config = Config.from_dict({"data": data, "tokenizer": {"vocab_size": 270}})
+    found = {}
+    for most in (84, 83, 21):  # all 12 pieces, every second, every fourth
+        monkeypatch.setattr(survey, "MOST_PAIRS", most)
+        wrong = prepare(config, tmp_path / str(most) / "data", is_forced=True).report["wrong"]
+        found[most] = wrong["examined"], wrong["findings"].get("mojibake", 0)
+    assert found == {84: (84, PIECE), 83: (42, 0), 21: (21, 0)}
 
 
 @pytest.mark.parametrize("is_killed", [True, False])

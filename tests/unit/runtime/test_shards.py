@@ -88,8 +88,8 @@ def test_errors_of_a_worker_are_raised_as_they_are(workers):
 
 
 def test_a_killed_worker_is_reported():
-    with pytest.raises(ClearheadError, match=r"one of 2 worker processes was ended.* memory .*--threads 1"):
-        list(run_shards(partial(Numbered, 0), range(16, 20), workers=2))
+    with pytest.raises(ClearheadError, match=r"one of 2 worker processes was ended.* memory was full; take fewer$"):
+        list(run_shards(partial(Numbered, 0), range(16, 20), workers=2, advice="take fewer"))
 
 
 def rayon_threads(_: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
@@ -33,20 +33,17 @@ MOST_SHARE = 0.1
 """Share above which training does not begin unless it is forced to."""
 
 MOST_PAIRS = 1_000_000
-BLOCK_PAIRS = 10_000
-"""Of a corpus of more than `MOST_PAIRS`, about so many are examined, in blocks of so many that follow each other."""
-
+"""Most pairs of a corpus that are examined; of more, parts of thousands that follow each other."""
 
 _FIRST_PAIRS = 100
 """First pairs whose sources are looked at for language tags."""
 
 
-def count_wrong(pairs: Iterable[SentencePair], num_pairs: int, *, is_multilingual: bool) -> dict[str, Any]:
+def count_wrong(pairs: Iterable[SentencePair], *, is_multilingual: bool) -> dict[str, Any]:
     """Examine a training text, or a sample of it.
 
     Args:
         pairs: The pairs.
-        num_pairs: Their number.
         is_multilingual: Whether they are of several languages, so that findings of language mean nothing. So are those
             whose first sources all begin with tags, of several languages.
 
@@ -59,8 +56,7 @@ def count_wrong(pairs: Iterable[SentencePair], num_pairs: int, *, is_multilingua
     is_multilingual = is_multilingual or (len(tags) > 1 and None not in tags)
     pairs = chain(first, pairs)
     kinds = [name for name in WORDS if not (is_multilingual and name in ONE_LANGUAGE_KINDS)]
-    step = -(-num_pairs // MOST_PAIRS)
-    result = examine(_blocks(pairs, step), kinds=kinds)
+    result = examine(pairs, kinds=kinds)
     counts = {name: count for name in kinds if (count := result.findings[name].count)}
     is_wrong = result.kinds_of_pairs & sum(BITS[name] for name in kinds) != 0
     return {"examined": result.rows.pairs, "wrong": int(np.count_nonzero(is_wrong)), "findings": counts}
@@ -103,10 +99,3 @@ def wrong_lines(counted: Mapping[str, Any], num_pairs: int) -> list[str]:
         f"about {percent(share)} of the training pairs look wrong{of}: {kinds}",
         f"`clearhead corpus check` shows them; `clearhead corpus clean` mends or drops them, and so does {flags}",
     ]
-
-
-def _blocks(pairs: Iterable[SentencePair], step: int) -> Iterator[SentencePair]:
-    """Yield every `step`-th block of pairs."""
-    for number, pair in enumerate(pairs):
-        if number // BLOCK_PAIRS % step == 0:
-            yield pair
