@@ -158,17 +158,7 @@ class Bundle:
         Empty where they are unknown. A model with language tags but without a known source language accepts any of its
         languages.
         """
-        data = self.info.get("data")
-        imported = self.imported_from or {}
-        data = data if isinstance(data, Mapping) else {}
-        match data.get("languages", imported.get("languages")):
-            case [source, target]:
-                trained = [[language] if isinstance(language, str) else [] for language in (source, target)]
-            case _:
-                trained = [[], []]
-        tags = list(self.tokenizer.language_tags)
-        sources = [self.decode.source_lang] if self.decode.source_lang else trained[0]
-        return sources or tags, tags or trained[1]
+        return _languages(self.info, self.tokenizer, self.decode)
 
     def identity(self) -> dict[str, str]:
         """Return the hashes that identify this model: those of its weights file and of its tokenizer."""
@@ -180,9 +170,43 @@ class Bundle:
 
         None for a model that was trained here from scratch.
         """
-        said = self.info.get("imported_from")
-        names = ("library", "kind", "name")
-        return said if isinstance(said, dict) and all(isinstance(said.get(name), str) for name in names) else None
+        return _imported_from(self.info)
+
+
+def _imported_from(info: Mapping[str, Any]) -> dict[str, Any] | None:
+    said = info.get("imported_from")
+    names = ("library", "kind", "name")
+    return said if isinstance(said, dict) and all(isinstance(said.get(name), str) for name in names) else None
+
+
+def _languages(info: Mapping[str, Any], tokenizer: Vocabulary, decode: DecodeConfig) -> tuple[list[str], list[str]]:
+    data = info.get("data")
+    imported = _imported_from(info) or {}
+    data = data if isinstance(data, Mapping) else {}
+    match data.get("languages", imported.get("languages")):
+        case [source, target]:
+            trained = [[language] if isinstance(language, str) else [] for language in (source, target)]
+        case _:
+            trained = [[], []]
+    tags = list(tokenizer.language_tags)
+    sources = [decode.source_lang] if decode.source_lang else trained[0]
+    return sources or tags, tags or trained[1]
+
+
+def read_languages(path: str | Path) -> tuple[list[str], list[str]]:
+    """Return `Bundle.languages` of a model directory or run directory, whose files are checked, but not loaded.
+
+    Raises:
+        ModelError: If the directory is missing, damaged, or in another format.
+    """
+    config = read_config(directory := model_directory(path))
+    verify_checksums(directory, config)
+    return _languages(config["info"], load_vocabulary(directory / "tokenizer.json"), _read_decode(directory))
+
+
+def _read_decode(directory: Path) -> DecodeConfig:
+    path = directory / "generation_config.json"
+    return _parse(DecodeConfig, read_json(path, ModelError), path)
 
 
 def save_bundle(
@@ -291,8 +315,7 @@ def _load(path: str | Path, device: str, verify: bool, own: OwnModel | None) -> 
             f"{directory}: tokenizer.json is not the tokenizer that model.safetensors was trained with; "
             f"copy both from the same model"
         )
-    path_of_decode = directory / "generation_config.json"
-    decode = _parse(DecodeConfig, read_json(path_of_decode, ModelError), path_of_decode)
+    decode = _read_decode(directory)
     if precision == "int8" and device != "cpu" and decode.precision == "int8":
         decode = decode.with_changes({"precision": "fp32"})  # other devices do not compute in 8 bits
     bundle = Bundle(

@@ -53,6 +53,7 @@ def finished_parts(
     models: Models,
     work: Work,
     translator: Translator,
+    shard_lines: int | None = None,
 ) -> Iterator[OutputParts]:
     """Make the parts of an output that are missing, and yield all; they are removed when the block ends without error.
 
@@ -63,6 +64,7 @@ def finished_parts(
         models: What the workers load.
         work: What they do.
         translator: The same models here.
+        shard_lines: As for `OutputParts.of`.
 
     Raises:
         ClearheadError: As `ray_actors`, `run_on_ray` and `OutputParts.of`.
@@ -71,7 +73,7 @@ def finished_parts(
     from clearhead.translation.line_shards import load_worker
 
     origin = work.origin(translator)
-    with OutputParts.of(output, inputs, origin) as parts:
+    with OutputParts.of(output, inputs, origin, shard_lines) as parts:
         missing = [shard for shard in parts.shards if parts.get(shard) is None]
         if before := _num_lines(parts.shards) - _num_lines(missing):
             notice(f"{before:,} lines were finished before")

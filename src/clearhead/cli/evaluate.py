@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearhead.cli.bulk_work import Ray, finished_parts, named_file
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting
 from clearhead.cli.console import notice, progress
 from clearhead.cli.from_settings import option
@@ -34,6 +37,10 @@ from clearhead.errors import DataError
 if TYPE_CHECKING:
     from clearhead.cli.pairs import GivenPairs
     from clearhead.translation.test_set import ModelEvaluation
+    from clearhead.translation.translator import Translator
+
+_SHARD_LINES = 250
+"""Lines of a shard: a test set has few, which are divided among all workers."""
 
 
 class Measure(StrEnum):
@@ -141,6 +148,7 @@ def evaluate(
     gold: GoldOptions,
     decoding: TranslatorOptions,
     memory: MemoryOptions,
+    ray: Ray = None,
 ) -> None:
     """Print BLEU and chrF (with 95 % intervals and sacreBLEU signatures), exact match and speed on a test set.
 
@@ -167,7 +175,7 @@ def evaluate(
         if path is not None:
             model_directory(path)  # what is not there is refused before an hour of translating
     if text.sets is not None:
-        _evaluate_sets(list(dict.fromkeys(models or ())), text.sets, text, judging, results, decoding, memory)
+        _evaluate_sets(list(dict.fromkeys(models or ())), text.sets, text, judging, results, decoding, memory, ray)
         return
     model = models[0] if models else None
     given = text.read(text.source or text.hypothesis, text.reference)
@@ -202,27 +210,36 @@ def _evaluate_sets(
     results: ResultOptions,
     decoding: TranslatorOptions,
     memory: MemoryOptions,
+    ray: str | None,
 ) -> None:
     """Evaluate every model on every test set of a directory, loading it once."""
     from clearhead.cli.test_sets import read_sets, refuse_other_than_table
+    from clearhead.runtime.ray_shards import ray_actors
     from clearhead.translation.test_sets import JudgedSet, as_values, table_lines, write_table
 
     refuse_other_than_table(results.output, directory)
     sets = read_sets(directory, text, models)
     recalled = {**memory.settings, **memory.lookups(text.from_lang, text.to_lang)}
-    judged = list[JudgedSet]()
-    for model in models:
-        pairs = [one.given for one in sets]
-        evaluations = _evaluated(pairs, text.swap, judging, GoldOptions(), decoding, recalled, model)
-        for number, (one, evaluation) in enumerate(zip(sets, evaluations, strict=True)):
-            _record(model, evaluation, one.files, judging, decoding, memory)
-            evaluation = replace(evaluation, translations=())
-            if model != models[0]:
-                evaluation = evaluation.compared_with(judged[number].evaluation, (str(models[0]), str(model)))
-            judged.append(JudgedSet(one.name, one.files, str(model), evaluation))
-    typer.echo(json.dumps(as_values(judged), ensure_ascii=False) if results.as_json else "\n".join(table_lines(judged)))
-    if results.output is not None:
-        write_table(results.output, judged)  # last, so that a full disk takes no scores with it
+    judged, pairs = list[JudgedSet](), [one.given for one in sets]
+    with ExitStack() as kept:  # the finished parts of all models, until the table is written
+        if ray is not None:
+            kept.enter_context(ray_actors(ray, device=decoding.device))  # one connection for all models
+        for place, model in enumerate(models):
+            if ray is None:
+                evaluations = _evaluated(pairs, text.swap, judging, GoldOptions(), decoding, recalled, model)
+            else:
+                output = f"{named_file(results.output)}.{place}"
+                evaluations = _evaluated_on_ray(kept, ray, output, pairs, text.swap, judging, decoding, model)
+            for number, (one, evaluation) in enumerate(zip(sets, evaluations, strict=True)):
+                _record(model, evaluation, one.files, judging, decoding, memory)
+                evaluation = replace(evaluation, translations=())
+                if model != models[0]:
+                    evaluation = evaluation.compared_with(judged[number].evaluation, (str(models[0]), str(model)))
+                judged.append(JudgedSet(one.name, one.files, str(model), evaluation))
+        as_json = json.dumps(as_values(judged), ensure_ascii=False) if results.as_json else None
+        typer.echo(as_json or "\n".join(table_lines(judged)))
+        if results.output is not None:
+            write_table(results.output, judged)  # last, so that a full disk takes no scores with it
 
 
 def _record(
@@ -260,7 +277,7 @@ def _evaluated(
     ensemble: Sequence[Path] = (),
 ) -> Iterator[ModelEvaluation]:
     """Evaluate a model on each test set, and report what is notable in its translations."""
-    from clearhead.translation.test_set import evaluate_model, seems_swapped
+    from clearhead.translation.test_set import evaluate_model
     from clearhead.translation.worker_pool import TranslatorTeam
 
     options: dict[str, Any] = {**vars(gold), **judging.settings, **decoding.settings, **recalled}
@@ -271,13 +288,70 @@ def _evaluated(
             evaluation = evaluate_model(
                 translator, given.sources, given.targets, intervals=True, stage=progress, **options
             )
-            if seems_swapped(translator, evaluation, given.sources, **decoding.settings):
-                remedy = "leave out" if is_swapped else "add"
-                notice(f"{given.name}: {path} seems to translate the references into the sources; {remedy} --swap")
-            notices = TranslationNotices(given.name, translator)
-            notices.add([(f"line {number}", result) for number, result in enumerate(evaluation.translations, start=1)])
-            notices.tell()
+            _tell(translator, given, evaluation, decoding, is_swapped=is_swapped)
             yield evaluation
+
+
+def _evaluated_on_ray(
+    kept: ExitStack,
+    address: str,
+    output: str,
+    test_sets: Sequence[GivenPairs],
+    is_swapped: bool,
+    judging: JudgingOptions,
+    decoding: TranslatorOptions,
+    path: Path,
+) -> Iterator[ModelEvaluation]:
+    """Evaluate a model on each test set as `_evaluated` does, with translations made on a Ray cluster.
+
+    Args:
+        kept: Where the finished parts are kept until its end.
+        address: The cluster.
+        output: File beside which they are kept.
+        test_sets: The test sets.
+        is_swapped: Whether their sides are exchanged.
+        judging: How translations are compared with references.
+        decoding: How they are made.
+        path: The model.
+    """
+    from clearhead.translation.line_shards import Judging, Models
+    from clearhead.translation.test_set import ModelEvaluation
+
+    models, work = Models(path, decoding.device), Judging(decoding.settings)
+    translator = models.load("cpu")  # the workers have the GPUs
+    translator.translate([], **decoding.settings)  # an impossible setting is refused before anything is translated
+    inputs = [(given.name, given.sources) for given in test_sets]
+    parts = kept.enter_context(finished_parts(address, output, inputs, models, work, translator, _SHARD_LINES))
+    translations = work.translations(parts)
+    for given in test_sets:
+        evaluation = ModelEvaluation.of_translations(
+            list(islice(translations, len(given.sources))),
+            given.targets,
+            model_sha256=translator.bundle.model_sha256,
+            intervals=True,
+            **judging.settings,
+        )
+        _tell(translator, given, evaluation, decoding, is_swapped=is_swapped)
+        yield evaluation
+
+
+def _tell(
+    translator: Translator,
+    given: GivenPairs,
+    evaluation: ModelEvaluation,
+    decoding: TranslatorOptions,
+    *,
+    is_swapped: bool,
+) -> None:
+    """Report what is notable in the translations of a test set."""
+    from clearhead.translation.test_set import seems_swapped
+
+    if seems_swapped(translator, evaluation, given.sources, **decoding.settings):
+        remedy = "leave out" if is_swapped else "add"
+        notice(f"{given.name}: {translator.path} seems to translate the references into the sources; {remedy} --swap")
+    notices = TranslationNotices(given.name, translator)
+    notices.add([(f"line {number}", result) for number, result in enumerate(evaluation.translations, start=1)])
+    notices.tell()
 
 
 def _write(output: str, texts: Sequence[str]) -> DataError | None:

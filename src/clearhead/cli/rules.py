@@ -103,6 +103,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--swap", needs="MODEL, --pairs FILE"),
         Rule("--align-by, --gold-base", needs="--gold-alignments FILE"),
         Rule("--tokenize", needs="--metric bleu"),
+        Rule("--ray", needs="--sets DIR"),
+        *_RAY,
+        Rule("--ray", excludes="--memory, --workers"),
         _OF_PAIRS._replace(needs="--pairs FILE, --sets DIR"),
     ),
     "export": (

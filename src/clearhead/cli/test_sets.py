@@ -53,11 +53,11 @@ def read_sets(directory: Path, options: PairOptions, models: Sequence[Path]) -> 
 
     Raises:
         DataError: If there is no set, or some cannot be used: one line for each, naming the file.
-        ModelError: If a model cannot be loaded.
+        ModelError: If a model is missing or damaged.
     """
-    from clearhead.bundle import load_bundle
+    from clearhead.bundle import read_languages
 
-    languages = {path: load_bundle(path).languages for path in models}
+    languages = {path: read_languages(path) for path in models}
     sets, problems = list[EvaluationSet](), list[str]()
     found = _found(directory)
     for name, files in found.items():

@@ -96,7 +96,11 @@ class OutputParts:
     @classmethod
     @contextmanager
     def of(
-        cls, output: str, inputs: Iterable[tuple[str, Iterable[str]]], origin: Mapping[str, Any]
+        cls,
+        output: str,
+        inputs: Iterable[tuple[str, Iterable[str]]],
+        origin: Mapping[str, Any],
+        shard_lines: int | None = None,
     ) -> Iterator[OutputParts]:
         r"""Read the input, and open the parts that an earlier run with the same input and origin has finished.
 
@@ -107,6 +111,7 @@ class OutputParts:
             output: The output file.
             inputs: Names of files, and their lines, without `\n` in any of them.
             origin: Everything else that determines the output, as JSON values.
+            shard_lines: Lines of a shard at most; None for `SHARD_LINES`.
 
         Raises:
             DataError: If the directory cannot be written, has parts of another input or origin, or is being used.
@@ -125,7 +130,7 @@ class OutputParts:
             parts, is_whole = cls(directory, []), False
             try:
                 with os_error_as(DataError, cannot):
-                    parts.shards = _write_lines(inputs, directory / "lines.txt")
+                    parts.shards = _write_lines(inputs, directory / "lines.txt", shard_lines or SHARD_LINES)
                 parts._require_origin(origin)
                 yield parts
                 is_whole = True
@@ -197,13 +202,13 @@ class OutputParts:
             self.directory.rmdir()
 
 
-def _write_lines(inputs: Iterable[tuple[str, Iterable[str]]], path: Path) -> list[Shard]:
+def _write_lines(inputs: Iterable[tuple[str, Iterable[str]]], path: Path, shard_lines: int) -> list[Shard]:
     """Write the lines to a file, and return their shards."""
     shards, offset = list[Shard](), 0
     with new_file(path) as new, open(new, "wb") as file:
         for name, lines in inputs:
             first, rest = 1, iter(lines)
-            while some := list(islice(rest, SHARD_LINES)):
+            while some := list(islice(rest, shard_lines)):
                 data = "".join(line + "\n" for line in some).encode("utf-8")
                 file.write(data)
                 digest = hashlib.sha256(data).hexdigest()

@@ -68,6 +68,8 @@ class Actors(NamedTuple):
 def ray_actors(address: str, *, device: str) -> Iterator[Actors]:
     """Connect to a Ray cluster, and yield the actors that it has room for: one a GPU if it has any, else one a CPU.
 
+    A block within a block uses the same connection.
+
     Args:
         address: `HOST:PORT` of a cluster that this machine belongs to. `auto` is the cluster of this machine or of
             `RAY_ADDRESS`; if there is none, one starts here, and ends with the block.
@@ -89,6 +91,9 @@ def ray_actors(address: str, *, device: str) -> Iterator[Actors]:
     if tuple(map(int, re.findall(r"\d+", ray.__version__)[:2])) < OLDEST_RAY:
         needed = ".".join(map(str, OLDEST_RAY))
         raise ConfigError(f"--ray needs Ray {needed} or later, and this is {ray.__version__}: {pip_install('ray')}")
+    if ray.is_initialized():
+        yield _actors(address, device)
+        return
     given = address
     if address == "auto":  # the cluster that Ray looks for there may have ended without being forgotten
         given = os.environ.get("RAY_ADDRESS") or ray._private.utils.read_ray_address() or ""
@@ -102,13 +107,19 @@ def ray_actors(address: str, *, device: str) -> Iterator[Actors]:
     except Exception as error:  # Ray raises errors of many kinds, also those of the network and of its own processes
         raise ClearheadError(f"Ray at {address} cannot be used: {_reason(error)}") from None
     try:
-        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        gpus = 0 if device == "cpu" else int(resources.get("GPU", 0))
-        if not (count := gpus or int(resources.get("CPU", 0))):
-            raise ClearheadError(f"Ray at {address} has no CPU")
-        yield Actors(count, 1 if gpus else 0)
+        yield _actors(address, device)
     finally:
         ray.shutdown()
+
+
+def _actors(address: str, device: str) -> Actors:
+    import ray
+
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    gpus = 0 if device == "cpu" else int(resources.get("GPU", 0))
+    if not (count := gpus or int(resources.get("CPU", 0))):
+        raise ClearheadError(f"Ray at {address} has no CPU")
+    return Actors(count, 1 if gpus else 0)
 
 
 @contextmanager

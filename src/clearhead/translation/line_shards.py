@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +18,7 @@ from clearhead.translation.result import Translation
 from clearhead.translation.translator import Translator
 
 _TRANSLATION = TypeAdapter(Translation)
+_TRANSLATIONS = TypeAdapter(list[Translation])
 
 _OF_LINES = ("num_best", "diversity", "prefix", "alignments", "one_line")
 """Arguments of `Translator.translate` that affect lines, but not documents."""
@@ -113,6 +114,30 @@ class Translating(NamedTuple):
             if line.warnings or line.truncated or line.terms
         ]
         return Part(out.getvalue(), {"notable": notable, "left": chunk.left})
+
+
+class Judging(NamedTuple):
+    """Translations of test sets as the model wrote them, as for `test_set.evaluate_model`."""
+
+    settings: Mapping[str, Any]
+    """Fields of `DecodeConfig`."""
+
+    def origin(self, translator: Translator) -> dict[str, Any]:
+        """Return everything that determines the output, see `Work`."""
+        return {**origin_of(translator, scores=False, **self.settings), "work": "as written"}
+
+    def make(self, translator: Translator, shard: Shard) -> Part:
+        """Translate the lines of a shard."""
+        made = translator.translate(
+            shard.lines(), scores=False, raw=True, name=shard.name, first=shard.first, **self.settings
+        )
+        return Part("", {"translations": _TRANSLATIONS.dump_python(made, mode="json")})
+
+    @staticmethod
+    def translations(parts: Iterable[tuple[Shard, Part]]) -> Iterator[Translation]:
+        """Yield the translations in parts."""
+        for _, part in parts:
+            yield from _TRANSLATIONS.validate_python(part.details["translations"])
 
 
 class Scoring(NamedTuple):

@@ -85,6 +85,14 @@ class ModelEvaluation:
         """
         return cls(judge(texts, references, intervals=intervals, **judging), texts, references, judging)
 
+    @classmethod
+    def of_translations(
+        cls, translations: Sequence[Translation], references: Sequence[str], *, model_sha256: str | None, **judging: Any
+    ) -> Self:
+        """Judge what a model wrote, with confidence intervals as `judging` asks; see `of_texts`."""
+        evaluation = cls.of_texts([translation.text for translation in translations], references, **judging)
+        return replace(evaluation, translations=translations, model_sha256=model_sha256 or "")
+
     def with_parts(self, is_near: Sequence[bool] | None) -> Self:
         """Return this with scores of the lines near the training text and of the others (`near_training`)."""
         (near, far), is_near = PARTS, is_near or ()
@@ -195,17 +203,15 @@ def evaluate_model(
             sources, scores=False, raw=True, name=name, on_progress=advance, **recalled, **decode_settings
         )
         seconds = perf_counter() - start
-    texts = [translation.text for translation in translations]
-    evaluation = ModelEvaluation.of_texts(
-        texts, references, intervals=intervals, metrics=metrics, tokenize=tokenize, lowercase=lowercase
-    )
+    judging: Any = {"intervals": intervals, "metrics": metrics, "tokenize": tokenize, "lowercase": lowercase}
+    sha256 = translator.bundle.model_sha256
+    evaluation = ModelEvaluation.of_translations(translations, references, model_sha256=sha256, **judging)
     scores = replace(
         evaluation.scores,
-        sentences_per_second=len(texts) / seconds,
+        sentences_per_second=len(translations) / seconds,
         output_tokens_per_second=sum(len(translation.tokens) for translation in translations) / seconds,
     )
-    sha256 = translator.bundle.model_sha256 or ""
-    return replace(evaluation, scores=scores, translations=translations, model_sha256=sha256, alignment=alignment)
+    return replace(evaluation, scores=scores, alignment=alignment)
 
 
 def seems_swapped(

@@ -20,7 +20,9 @@ import numpy as np
 import psutil
 import pytest
 
+from clearhead.bundle import load_bundle
 from clearhead.bundle.side_files import SHORTLIST_FILE, add_side_files
+from clearhead.cli.evaluate import evaluate
 from clearhead.cli.score import score
 from clearhead.cli.synthesize import backtranslate, distill
 from clearhead.cli.translate import translate
@@ -235,6 +237,44 @@ def test_scores_are_those_of_one_process(run_command, make_model_dir, write_line
     files = ["--source", write_lines("a", *sources), "--target", write_lines("b", *targets[:-2], "dog " * 1_100, "x")]
     with pytest.raises(ClearheadError, match=r"a, pair 30 has [\d,]+ tokens on one side"):
         run_command(score, model, *files, "--ray", "auto", "-o", output)
+
+
+def test_the_table_of_test_sets_is_that_of_one_process(run_command, make_model_dir, tmp_path, without_ray, monkeypatch):
+    monkeypatch.setattr("clearhead.cli.evaluate._SHARD_LINES", 5)
+    models = [make_model_dir(f"model{seed}", seed=seed, info={"data": {"languages": ["de", "en"]}}) for seed in (3, 8)]
+    (sets := tmp_path / "sets").mkdir()
+    for name, count in (("talks.tsv", 11), ("news.tsv", 18)):
+        (sets / name).write_text("".join(f"{line or 'Hund'}\t{n} dogs\n" for n, line in enumerate(LINES[:count])))
+    outputs = tmp_path / "here.csv", tmp_path / "there.csv"
+    given, loaded = [*models, "--sets", sets], []
+    with monkeypatch.context() as patch:
+        for name in ("clearhead.bundle", "clearhead.translation.translator"):
+            patch.setattr(f"{name}.load_bundle", lambda path, **how: loaded.append(path) or load_bundle(path, **how))
+        alone = run_command(evaluate, *given, "-o", outputs[0])
+    assert loaded == models  # each once
+
+    run, done = ray_shards.run_on_ray, []
+
+    def ending(make_worker, shards, actors):
+        for number, part in run(make_worker, shards, actors):
+            done.append(number)
+            yield number, part
+            if len(done) == 9:  # in the work of the second model
+                raise ClearheadError("a machine burns")
+
+    monkeypatch.setattr(ray_shards, "run_on_ray", ending)
+    with pytest.raises(ClearheadError, match="burns"):
+        run_command(evaluate, *given, "-o", outputs[1], "--ray", "auto")
+    result = run_command(evaluate, *given, "-o", outputs[1], "--ray", "auto")
+    assert len(done) == 2 * (3 + 4)
+    assert "29 lines were finished before" in result.stderr  # of the first model
+    assert result.stdout == alone.stdout
+    assert outputs[1].read_bytes() == outputs[0].read_bytes()
+    assert [path.name for path in tmp_path.glob("*.parts")] == []
+    with pytest.raises(ConfigError, match="--ray needs --sets DIR"):
+        run_command(evaluate, models[0], "--pairs", sets / "news.tsv", "-o", outputs[1], "--ray", "auto")
+    with pytest.raises(ConfigError, match="--ray needs --output FILE"):
+        run_command(evaluate, *given, "--ray", "auto")
 
 
 def test_finished_parts_are_not_made_again(
