@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import resource
 import shutil
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -97,14 +98,15 @@ def by_datasets(made: list[str], directory: Path, processes: int) -> int:
 WAYS = {"clearhead": by_clearhead, "datasets": by_datasets}
 
 
-def measure(way: str, made: list[str], directory: str, processes: int) -> tuple[int, float]:
-    """Return the number of pairs that a way keeps, and the seconds it takes."""
+def measure(way: str, made: list[str], directory: str, processes: int) -> tuple[int, float, float]:
+    """Return the number of pairs that a way keeps, the seconds it takes, and its processor time in all processes."""
     set_num_threads(processes)
     os.environ["RAYON_NUM_THREADS"] = "1"  # of the tokenizers library, in each process
     Path(directory).mkdir()
     started = time.perf_counter()
     kept = WAYS[way](made, Path(directory), processes)
-    return kept, time.perf_counter() - started
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return kept, time.perf_counter() - started, sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def main() -> None:
@@ -128,9 +130,9 @@ def main() -> None:
                 for way in WAYS:
                     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
                         task = executor.submit(measure, way, made, str(directory / "made"), processes)
-                        kept, seconds = task.result()
+                        kept, seconds, used = task.result()
                     shutil.rmtree(directory / "made")
-                    print(f"{way}, {processes} processes: {seconds:.1f} s, {kept:,} pairs kept", flush=True)
+                    print(f"{way}, {processes} processes: {seconds:.1f} s, processor time {used:.1f} s, {kept:,} kept", flush=True)
                     fastest[way, processes] = min(seconds, fastest.get((way, processes), seconds))
     for (way, processes), seconds in fastest.items():
         print(f"{way}, {processes} processes: {given.pairs / seconds:,.0f} pairs a second")
