@@ -132,7 +132,10 @@ def main() -> None:
                         task = executor.submit(measure, way, made, str(directory / "made"), processes)
                         kept, seconds, used = task.result()
                     shutil.rmtree(directory / "made")
-                    print(f"{way}, {processes} processes: {seconds:.1f} s, processor time {used:.1f} s, {kept:,} kept", flush=True)
+                    print(
+                        f"{way}, {processes} processes: {seconds:.1f} s, processor time {used:.1f} s, {kept:,} kept",
+                        flush=True,
+                    )
                     fastest[way, processes] = min(seconds, fastest.get((way, processes), seconds))
     for (way, processes), seconds in fastest.items():
         print(f"{way}, {processes} processes: {given.pairs / seconds:,.0f} pairs a second")
