@@ -241,9 +241,7 @@ class _JsonWorker:
         try:
             return json.dumps(self._work(json.loads(row["shard"]))).encode("ascii")
         except OSError as error:
-            raise ClearheadError(
-                f"{error.filename}: {error.strerror or error}; the files must be there on every machine"
-            ) from None
+            raise ClearheadError(f"{error}; the files must be at the same place on every machine") from None
 
 
 def _reason(error: Exception) -> str:

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from clearhead.bundle import Bundle
@@ -24,7 +24,7 @@ from clearhead.data.prepare import (
 )
 from clearhead.errors import CheckpointError, DataError
 from clearhead.files import is_leftover
-from clearhead.runtime.ray_shards import Actors
+from clearhead.runtime import ray_shards
 from clearhead.training.finish import data_lines
 from clearhead.training.layers import Layers
 from clearhead.training.progress import Display
@@ -34,14 +34,14 @@ from clearhead.training.verdict import misalignment
 from clearhead.training.warm_start import starting_model, tag_trouble
 
 
-def prepare_alone(layers: Layers, *, is_forced: bool, processes: int, actors: Actors | None = None) -> Path:
+def prepare_alone(layers: Layers, *, is_forced: bool, processes: int, ray: str | None = None) -> Path:
     """Prepare the data of a run that `train` will start with the same settings, and return its directory.
 
     Args:
         layers: Settings of the command.
         is_forced: Whether training text of which much is wrong is taken all the same.
         processes: Processes that share the work; see `prepare`.
-        actors: Those of a Ray cluster that share it instead.
+        ray: Address of a Ray cluster that shares it instead; see `ray_actors`.
 
     Raises:
         ClearheadError: If settings or data cannot be used, or the run was started already.
@@ -56,7 +56,7 @@ def prepare_alone(layers: Layers, *, is_forced: bool, processes: int, actors: Ac
     with lock(run), Display() as display:
         if (run / "config.toml").exists():
             raise CheckpointError(f"{run} is a run that was started, with data of its own; name another --out")
-        prepare_run(layers, start_model, run, display, is_forced=is_forced, processes=processes, actors=actors)
+        prepare_run(layers, start_model, run, display, is_forced=is_forced, processes=processes, ray=ray)
     return run
 
 
@@ -68,7 +68,7 @@ def prepare_run(
     *,
     is_forced: bool,
     processes: int,
-    actors: Actors | None = None,
+    ray: str | None = None,
 ) -> Prepared:
     """Prepare the data of a new run, unless that was done before, and say what was found."""
     started, early = time.monotonic(), layers.config
@@ -77,7 +77,8 @@ def prepare_run(
     tokenizer, former_languages = None if start is None else start.tokenizer, (_only(source), _only(target))
     sha256 = None if tokenizer is None else tokenizer.sha256
     if (data := _prepared_before(early, run / "data", sha256, former_languages, display)) is None:
-        with _saying_what_is_kept(run, display):
+        cluster = nullcontext() if ray is None else ray_shards.ray_actors(ray, device="cpu")
+        with _saying_what_is_kept(run, display), cluster as actors:
             data = prepare(
                 early,
                 run / "data",

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.cli import main
+from clearhead.data import staged_corpus
 from clearhead.files import output_parts
 from clearhead.runtime import ray_shards
 
-SHARD_LINES = 7
+SHARD_LINES, PIECE_ROWS = 7, 19
 
 
 def load(make: Callable[[], ray_shards.Worker], how: str, marker: Path) -> ray_shards.Worker:
@@ -39,7 +40,7 @@ def work(worker: ray_shards.Worker, how: str, marker: Path, row: Mapping[str, An
 
 def clearhead(how: str, marker: str, *arguments: str) -> None:
     """Run the command with such workers."""
-    run, output_parts.SHARD_LINES = ray_shards.run_on_ray, SHARD_LINES
+    run, output_parts.SHARD_LINES, staged_corpus.PIECE_ROWS = ray_shards.run_on_ray, SHARD_LINES, PIECE_ROWS
 
     def run_with_kills(make: Callable[[], ray_shards.Worker], shards: Sequence[Mapping[str, Any]], actors: Any) -> Any:
         return run(partial(load, make, how, Path(marker)), shards, actors)

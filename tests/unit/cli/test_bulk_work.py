@@ -16,16 +16,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+import killed_workers
 import numpy as np
 import psutil
 import pytest
 
 from clearhead.bundle import load_bundle
 from clearhead.bundle.side_files import SHORTLIST_FILE, add_side_files
+from clearhead.cli.corpus_prepare import prepare
 from clearhead.cli.evaluate import evaluate
 from clearhead.cli.score import score
 from clearhead.cli.synthesize import backtranslate, distill
 from clearhead.cli.translate import translate
+from clearhead.data import staged_corpus
 from clearhead.decoding.shortlist import Shortlist
 from clearhead.errors import ClearheadError, ConfigError, DataError, ModelError
 from clearhead.files import output_parts
@@ -33,10 +36,12 @@ from clearhead.formats import read_pairs, write_pairs
 from clearhead.runtime import ray_shards
 from clearhead.runtime.installation import pip_install
 from clearhead.runtime.ray_shards import Actors
+from clearhead.runtime.version import full_version
 from clearhead.translation import lines
 from clearhead.translation.documents import origin_of
 from clearhead.translation.line_shards import Models, Scoring, load_worker
 from clearhead.translation.translator import Translator
+from small_runs import write_numbers
 
 LINES = [f"Ein Hund, {number} Hunde." if number % 5 else "" for number in range(31)]
 
@@ -186,6 +191,69 @@ def test_rows_are_those_of_one_process(run_command, make_model_dir, write_lines,
         run_command(command, model, *arguments, "-o", there, "--ray", "auto")
         assert here.read_bytes() == there.read_bytes()
         assert not Path(f"{there}.parts").exists()
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """Return the settings of a text of eleven pieces."""
+    monkeypatch.setattr(staged_corpus, "PIECE_ROWS", killed_workers.PIECE_ROWS)
+    pairs = write_numbers(tmp_path / "numbers.tsv")
+    (path := tmp_path / "train.toml").write_text(f'[data]\npairs = ["{pairs}"]\n[tokenizer]\nvocab_size = 277\n')
+    return path
+
+
+def contents(run):
+    """Return the files of prepared data."""
+    return {path.name: path.read_bytes() for path in [run / "tokenizer.json", *(run / "data").iterdir()]}
+
+
+def test_data_prepared_by_workers_one_of_which_is_killed_are_those_of_one_process(
+    run_command, settings, tmp_path, ray_directory
+):
+    run_command(prepare, settings, "-o", tmp_path / "alone")
+    arguments = ["corpus", "prepare", settings, "-o", tmp_path / "run", "--ray", "auto"]
+    with started(ray_directory, "ends", *arguments) as process:
+        _, said = process.communicate(timeout=600)
+    assert process.returncode == 0, said
+    assert (ray_directory / "marker").exists()
+    assert re.search(r"\d+ pairs in \d+ s: [\d.]+ a second on \d+ CPUs?; a million take [\d.,]+ CPU hours\n", said)
+    assert "Traceback" not in said
+    assert contents(tmp_path / "run") == contents(tmp_path / "alone")
+    assert not (tmp_path / "run" / "data.parts").exists()
+
+
+@pytest.mark.slow
+def test_a_preparation_that_is_killed_continues(run_command, settings, tmp_path, ray_directory):
+    run_command(prepare, settings, "-o", tmp_path / "alone")
+    arguments = ["corpus", "prepare", settings, "-o", tmp_path / "run", "--ray", "auto"]
+    with started(ray_directory, "waits", *arguments) as process:
+        until = time.monotonic() + 600
+        parts = tmp_path / "run" / "data.parts"
+        while not ((ray_directory / "marker").exists() and list(parts.glob("tokenised-*[0-9]"))):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        process.kill()
+        process.wait()
+    end_orphans()
+    run_command(prepare, settings, "-o", tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(tmp_path / "alone")
+
+
+def test_data_prepared_by_workers_are_those_of_one_process(run_command, settings, tmp_path, without_ray):
+    run_command(prepare, settings, "-o", tmp_path / "alone")
+    said = run_command(prepare, settings, "-o", tmp_path / "run", "--ray", "10.0.0.1:6379").stderr
+    assert without_ray == ["10.0.0.1:6379"]
+    assert re.search(r"1\d\d pairs in 0 s: [\d.,]+ a second on 2 CPUs; a million take [\d.,]+ CPU hours\n", said)
+    assert contents(tmp_path / "run") == contents(tmp_path / "alone")
+
+
+def test_workers_of_another_version_or_without_the_files_are_one_line(tmp_path):
+    with pytest.raises(ConfigError, match=r"here is clearhead .*, and 0\.0\.1 where the command was given"):
+        ray_shards._JsonWorker(lambda: len, "0.0.1")
+    worker = ray_shards._JsonWorker(lambda: lambda shard: (tmp_path / shard["name"]).read_text(), full_version())
+    with pytest.raises(ClearheadError, match=r"No such file.*none.*must be at the same place on every machine"):
+        worker({"number": 0, "shard": '{"name": "none"}'})
 
 
 @pytest.mark.parametrize("command", [distill, backtranslate])
