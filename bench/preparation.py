@@ -2,10 +2,10 @@
 
     python bench/preparation.py --source train.de --target train.en --pairs 300000
 
-The text is made of the lines of two files: each pair is one to three of their pairs, joined. Each process has one
-thread, the only one as well; with `--threads all`, a single process has all threads (of the tokenizers library), and
-several share them. Numbers of processes take turns, each in a process of its own, so that a busy machine slows all of
-them.
+The text is made of the lines of two files: each pair is one to three of their pairs, joined. There are as many threads
+as processes, so that each has one core; with `--threads all`, a single process has all threads (of the tokenizers
+library), and several share them. Numbers of processes take turns, each in a process of its own, so that a busy machine
+slows all of them.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def write_recombined(paths: list[str], count: int, directory: Path, joined: Sequ
 
 
 def measure(made: list[str], directory: str, processes: int, threads: int | None) -> Measured:
-    """Prepare the text into a directory, with so many threads in all; None means one for each CPU."""
+    """Prepare the text into a directory, with a number of threads in all; None means one for each CPU."""
     if threads is not None:
         set_num_threads(threads)
-        os.environ["RAYON_NUM_THREADS"] = str(max(1, threads // processes))  # of the tokenizers library
+        os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizers library, if a process does not share them
     config = Config.from_dict({"data": {"source": [made[0]], "target": [made[1]]}})
     began: list[tuple[str, float]] = []
 
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=300_000)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--threads", choices=("one", "all"), default="one", help="threads of each process")
+    parser.add_argument("--threads", choices=("one", "all"), default="one", help="threads of a process")
     parser.add_argument(
         "--joined", type=int, nargs="+", default=[1, 1, 1, 2, 2, 3], help="numbers to draw from, of pairs joined to one"
     )
