@@ -35,7 +35,7 @@ ROOMS = {
     "interop": 6_039,
     "kernels": 838,
     "model": 1_387,
-    "pages": 272,
+    "pages": 288,
     "paper": 6_378,
     "pipelines.py": 259,
     "runtime": 599,

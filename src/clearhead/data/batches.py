@@ -158,11 +158,35 @@ class BatchOrder:
         """Yield the rows of batches with the lengths of all batches of the run: every epoch has batches of the same.
 
         With general text mixed in, the batches of each part. With fractional weights, no epoch has longer targets in
-        its batches, but it may have longer sources.
+        its batches, but it may have longer sources: see `most_tokens`.
         """
         for part, cuts in enumerate(self._cuts):
-            rows = self._rows_of(part)
-            yield from np.split(rows[np.argsort(self._keys(rows), kind="stable")], cuts[1:-1])
+            yield from np.split(self._sorted_rows(part), cuts[1:-1])
+
+    def most_tokens(self) -> Iterator[tuple[NDArray[np.integer], NDArray[np.integer]]]:
+        """Yield the lengths of `batches`, of sources and targets; no epoch has a longer one in the same place."""
+        for part, cuts in enumerate(self._cuts):
+            rows = self._sorted_rows(part)
+            sources = self._source_lengths[rows] if self._times is None else self._longest_sources(part, rows)
+            yield from zip(*(np.split(side, cuts[1:-1]) for side in (sources, self._target_lengths[rows])), strict=True)
+
+    def _sorted_rows(self, part: int) -> NDArray[np.int64]:
+        rows = self._rows_of(part)
+        return rows[np.argsort(self._keys(rows), kind="stable")]
+
+    def _longest_sources(self, part: int, rows: NDArray[np.int64]) -> NDArray[np.integer]:
+        """Return the longest source that any epoch has in the place of each row of the longest targets.
+
+        By their keys, the pair in a place is between the one in epoch 0, the first of those that take turns, and the
+        last of them, in `rows`.
+        """
+        first, pairs = self._rows_of(part, epoch=0), self._pairs_of(part)
+        keys = self._keys(np.concatenate([first, rows, pairs]))
+        low, high, others = np.split(keys, [first.size, first.size + rows.size])
+        known, places = np.unique(others, return_index=True)
+        sources = np.append(self._source_lengths[pairs[places]], 0)  # a range may end after the last one
+        starts, ends = np.searchsorted(known, np.sort(low)), np.searchsorted(known, np.sort(high), side="right")
+        return np.maximum.reduceat(sources, np.column_stack([starts, ends]).reshape(-1))[::2]
 
     def _rows_of(self, part: int, epoch: int | None = None) -> NDArray[np.int64]:
         """Return the rows of a part in an epoch, the repeated ones as often as they occur.
@@ -173,8 +197,14 @@ class BatchOrder:
         """
         if self._epochs > 1:
             return np.concatenate([self._repeated(np.arange(self._num_new), epoch), self._parts[part]])
+        return self._repeated(self._pairs_of(part), epoch)
+
+    def _pairs_of(self, part: int) -> NDArray[np.int64]:
+        """Return the rows of all pairs of a part, once each."""
+        if self._epochs > 1:
+            return np.concatenate([np.arange(self._num_new), self._parts[part]])
         rows = (self._parts[part][:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
-        return self._repeated(rows[rows < self._num_pairs], epoch)
+        return rows[rows < self._num_pairs]
 
     def _repeated(self, rows: NDArray[np.int64], epoch: int | None) -> NDArray[np.int64]:
         if self._times is None:

@@ -28,7 +28,13 @@ _MOST_HOVERS = 100
 
 
 def line_chart(
-    title: str, curves: Mapping[str, Curve], *, chosen: Sequence[int] = (), missing: str = "", below: str = "step"
+    title: str,
+    curves: Mapping[str, Curve],
+    *,
+    chosen: Sequence[int] = (),
+    missing: str = "",
+    below: str = "step",
+    is_doubling: bool = False,
 ) -> Html:
     """Return a line chart of curves over training steps, at most `MOST_CURVES`. Pointing at a curve shows its values.
 
@@ -40,16 +46,26 @@ def line_chart(
         chosen: Steps of the published weights, which are marked.
         missing: What is shown if the curves have no points; empty for no chart at all then.
         below: Label of the horizontal axis, if the curves are over something else.
+        is_doubling: Whether both axes are logarithmic; they begin at 1, or at the least value.
     """
     points = [point for curve in curves.values() for point in curve]
     if not points:
         return figure(title, paragraph(missing)) if missing else Html()
     last, highest = (max(side) or 1.0 for side in zip(*points, strict=True))
+    lowest = min(1.0, *(y for _, y in points)) if is_doubling else 0.0
+
+    def share(value: float, low: float, high: float) -> float:
+        return math.log2(value / low) / (math.log2(high / low) or 1.0) if is_doubling else value / high
 
     def across(x: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / last
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * share(x, 1.0, last)
 
-    steps = [*(step for step in _ticks(last, 4) if step < 0.88 * last), last]  # a label near the last would overlap it
+    def down(y: float) -> float:
+        return _down(share(y, lowest, highest), 1.0)
+
+    ticks = _powers(last) if is_doubling else _ticks(last, 4)
+    far = _WIDTH - _RIGHT - 0.12 * (_WIDTH - _LEFT - _RIGHT)  # a label near the last would overlap it
+    steps = [*(step for step in ticks if across(step) < far), last]
     drawn = "".join(_label(across(step), _number(step)) for step in steps)
     for step in chosen:
         at = f"{across(min(step, last)):.1f}"
@@ -57,7 +73,7 @@ def line_chart(
         drawn += f'stroke-dasharray="4 3"><title>published: step {step:,}</title></line>'
     hovers = ""
     for colour, (name, curve) in zip(_COLOURS, curves.items(), strict=False):
-        places = [(across(x), _down(y, highest)) for x, y in curve]
+        places = [(across(x), down(y)) for x, y in curve]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         drawn += f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>'
         if len(places) == 1:
@@ -67,7 +83,8 @@ def line_chart(
             hovers += f'<circle class="hover" cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}">'
             hovers += f"<title>{escape(name)}, {escape(below)} {of_step:,}: {_number(value)}</title></circle>"
     marks = [f"published: step {', '.join(f'{step:,}' for step in chosen)}"] if chosen else []
-    return _figure(title, below, highest, drawn + hovers, list(curves), marks)
+    grid = {value: down(value) for value in (_powers(highest) if is_doubling else _ticks(highest, 5))}
+    return _figure(title, below, grid, drawn + hovers, list(curves), marks)
 
 
 def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -> Html:
@@ -95,7 +112,7 @@ def bar_chart(title: str, below: str, bars: Mapping[str, Mapping[str, float]]) -
                 f"<title>{escape(name)}, {escape(label)}: {_number(height)}</title></rect>"
             )
         drawn += _label(left + 0.4 * room, label)
-    return _figure(title, below, highest, drawn, names)
+    return _figure(title, below, {value: _down(value, highest) for value in _ticks(highest, 5)}, drawn, names)
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -142,13 +159,13 @@ def _width(text: str) -> int:
 
 
 def _figure(
-    title: str, below: str, highest: float, drawn: str, names: Sequence[str], marks: Sequence[str] = ()
+    title: str, below: str, heights: Mapping[float, float], drawn: str, names: Sequence[str], marks: Sequence[str] = ()
 ) -> Html:
+    """Return a chart with its grid, whose lines of values are at these heights, as far as they are within."""
     grid = ""
-    for value in _ticks(highest, 5):
-        if value > highest:
+    for value, y in heights.items():
+        if y < _TOP:
             break
-        y = _down(value, highest)
         grid += f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--line)"/>'
         grid += f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
@@ -176,6 +193,11 @@ def _ticks(high: float, about: int) -> list[float]:
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= rough * 0.999)
     return [step * number for number in range(max(math.ceil(high / step - 1e-9), 1) + 1)]
+
+
+def _powers(high: float) -> list[float]:
+    """Return the powers of 4 from 1 to `high`."""
+    return [4.0**power for power in range(int(math.log2(high) / 2) + 1)] if high >= 1.0 else []
 
 
 def _number(value: float) -> str:

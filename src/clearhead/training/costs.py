@@ -248,7 +248,7 @@ def costs_of(
     device = torch.device(resolve_device(config.device))
     limit, budget = device_memory(str(device)) if machine is None else machine.memory, config.train.max_memory
     if machine is None and device.type == "cpu":
-        config, budget = within_budget(config, *_random_step(config, length), device, 1), None
+        config, budget = within_budget(config, _random_step(config, length)[0], device, 1), None
     elif budget is not None:
         limit = min(budget, limit or budget)
     train, simulation = config.train, StepSimulation(config)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -22,7 +23,6 @@ from torch.utils._pytree import tree_leaves
 
 from clearhead.config import Config
 from clearhead.data.batches import Batch, BatchOrder, split
-from clearhead.data.store import PairStore
 from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
 from clearhead.model.weight_shapes import weight_shapes
@@ -173,7 +173,7 @@ class _Allocations(TorchDispatchMode):
         return result
 
 
-def require_memory(config: Config, order: BatchOrder, pairs: PairStore, device: torch.device, num_workers: int) -> None:
+def require_memory(config: Config, order: BatchOrder, device: torch.device, num_workers: int) -> None:
     """Require that the largest part of a run fits into the memory of the device.
 
     On a GPU only weights, gradients and the optimizer's state must fit: there a run cuts its parts itself.
@@ -181,7 +181,6 @@ def require_memory(config: Config, order: BatchOrder, pairs: PairStore, device: 
     Args:
         config: Complete settings.
         order: Assignment of pairs to steps.
-        pairs: Training pairs.
         device: Device for training.
         num_workers: Number of workers that share every step.
 
@@ -193,7 +192,7 @@ def require_memory(config: Config, order: BatchOrder, pairs: PairStore, device: 
         return
     if device.type != "cpu" and train.max_memory is not None and train.max_memory < limit:
         limit, whose = train.max_memory, "train.max_memory is"
-    size, source, target = worst_part(order, pairs, train.micro_batch_tokens)
+    size, source, target = worst_part(order, train.micro_batch_tokens)
     if enough_memory(config, size * max(source, target), max(source, target)) <= limit:
         return
     simulation, workers = StepSimulation(config), num_workers if train.shard else 1
@@ -215,9 +214,7 @@ def require_memory(config: Config, order: BatchOrder, pairs: PairStore, device: 
     )
 
 
-def within_budget(
-    config: Config, order: BatchOrder, pairs: PairStore, device: torch.device, num_workers: int
-) -> Config:
+def within_budget(config: Config, order: BatchOrder, device: torch.device, num_workers: int) -> Config:
     """Return settings with which a run on a CPU keeps within `train.max_memory`: halve what is computed at once.
 
     A GPU is limited by its allocator (`limited_gpu_memory`), and a run that meets this limit cuts its parts itself.
@@ -225,7 +222,6 @@ def within_budget(
     Args:
         config: Complete settings.
         order: Assignment of pairs to steps.
-        pairs: Training pairs.
         device: Device for training.
         num_workers: Number of workers that share every step.
 
@@ -239,7 +235,7 @@ def within_budget(
     before = process_memory() + _LIBRARIES
     sharing = num_workers if train.shard else 1
     while True:
-        size, source, target = worst_part(order, pairs, tokens)
+        size, source, target = worst_part(order, tokens)
         memory = simulation.memory(size, source, target, parts=2 if train.batch_tokens > tokens else 1)
         tensors = memory.peak - memory.lasting * (sharing - 1) // sharing
         needed = before + _KEPT * tensors + _COPIES * memory.most["weights"]
@@ -255,11 +251,16 @@ def within_budget(
         tokens = max(1, min(tokens, train.batch_tokens) // 2)
 
 
-def worst_part(order: BatchOrder, pairs: PairStore, most_tokens: int) -> tuple[int, int, int]:
-    """Return the pairs, the source length and the target length of the part of a run with the most padded tokens."""
-    parts = (part for rows in order.batches() for part in split(rows, pairs.target_lengths, most_tokens))
-    source, target = pairs.source_lengths, pairs.target_lengths
-    sizes = ((len(part), int(source[part].max()), int(target[part].max())) for part in parts)
+def worst_part(order: BatchOrder, most_tokens: int) -> tuple[int, int, int]:
+    """Return the pairs, the source length and the target length of the part of a run with the most padded tokens.
+
+    With fractional weights, which give every epoch other pairs, this is a part of the longest that any epoch may have.
+    """
+    sizes = (
+        (len(part), int(sources[part].max()), int(targets[part].max()))
+        for sources, targets in order.most_tokens()
+        for part in split(np.arange(len(targets)), targets, most_tokens)
+    )
     return max(sizes, key=lambda size: size[0] * (size[1] + size[2]))
 
 

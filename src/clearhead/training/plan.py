@@ -165,7 +165,7 @@ def make_plan(
             least_tokens = config.train.batch_tokens
             config = _with_first_choices(config, layers, data, device)
             order = data.order(config.train)
-            config = within_budget(config, order, data.train, device, num_workers)
+            config = within_budget(config, order, device, num_workers)
         except ConfigError as error:  # the user's settings may fit another preset
             problem = error
             continue
@@ -190,7 +190,7 @@ def make_plan(
     cut = {"micro_batch_tokens": plan.config.train.micro_batch_tokens}
     config = chosen.with_("fixed", {"model": data.tokenizer.model_settings, "train": cut}).config
     if not own.names:
-        require_memory(config, plan.order, data.train, device, num_workers)
+        require_memory(config, plan.order, device, num_workers)
     seconds = plan.seconds_per_step
     if seconds is None:  # without a time limit only the chosen preset is timed
         most = max(1, plan.steps // _TIMED_SHARE)

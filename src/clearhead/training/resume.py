@@ -139,7 +139,7 @@ def resume(
     now = completed(layers.config, order.batches_per_epoch)
     now = with_intervals(saved, now, made, layers.given, data, device)
     if now.train.max_memory != saved.train.max_memory:
-        now = within_budget(now, order, data.train, device, num_workers)
+        now = within_budget(now, order, device, num_workers)
     elif now.train.max_memory is not None:  # the parts of before, whatever this process takes
         fewer = min(now.train.micro_batch_tokens, saved.train.micro_batch_tokens)
         now = changed(now, {"train.micro_batch_tokens": fewer})

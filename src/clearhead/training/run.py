@@ -349,7 +349,7 @@ def _prepare_or_resume(
             )
         config, order, changes = resume(layers, saved, data, made, command.device, command.num_workers)
         if not command.own.names:
-            require_memory(config, order, data.train, command.device, command.num_workers)
+            require_memory(config, order, command.device, command.num_workers)
     else:
         data = prepare_run(
             layers, command.start_model, run, display, is_forced=command.force_data, processes=command.processes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -49,7 +50,11 @@ def test_json_has_the_counts_of_the_paper_and_the_page_shows_them(files, capsys)
     page = (files / "p.html").read_text(encoding="utf-8")
     assert f"{found['parameters']:,} parameters" in page
     assert page.count("<svg") == 2
-    assert ", GPUs 1,024: " in page
+    found_places = re.findall(r'cx="([\d.]+)"[^>]*><title>DDP, GPUs ([\d,]+): ', page)
+    places = {int(gpus.replace(",", "")): float(across) for across, gpus in found_places}
+    steps = [places[2 * gpus] - places[gpus] for gpus in (1, 2, 4, 32, 512)]
+    assert min(steps) == pytest.approx(max(steps), abs=0.2)
+    assert min(steps) > 30
     assert all(text in page for text in found["assumptions"])
 
 

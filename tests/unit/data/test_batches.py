@@ -186,6 +186,30 @@ def test_pairs_of_a_fraction_are_as_often_in_every_epoch_and_each_as_often_over_
     assert np.array_equal(other.rows(step), epochs[-1][0])  # without the epochs before
 
 
+@given(weighted_corpora(), st.integers(1, 97), st.integers(0, 99))
+def test_no_epoch_has_longer_texts_in_a_place_than_most_tokens(corpus, budget, seed):
+    (sources, targets), weights = corpus
+    order = BatchOrder(sources, targets, batch_tokens=budget, seed=seed, times=weights)
+    most_sources, most_targets = map(np.concatenate, zip(*order.most_tokens(), strict=True))
+    for batches in epochs_of(order, 7):
+        rows = np.concatenate(batches)
+        rows = rows[np.lexsort((np.where(targets[rows] % 2, -sources[rows], sources[rows]), targets[rows]))]
+        assert (sources[rows] <= most_sources).all()
+        assert (targets[rows] <= most_targets).all()
+    assert most_sources.max() <= sources.max()
+
+
+def test_a_pair_that_only_some_epochs_have_is_among_the_most_tokens():
+    sources, targets = np.full(40, 5), np.repeat([6, 7], 20)
+    sources[3] = 31
+    batches = {
+        kind: list(BatchOrder(sources, targets, batch_tokens=65, seed=1, times=times).most_tokens())
+        for kind, times in (("half", np.full(40, 0.5)), ("whole", np.ones(40, dtype=int)))
+    }
+    assert [most.max() for most, _ in batches["half"]].count(31) == 1
+    assert sum(int(most.sum()) for most, _ in batches["whole"]) == sources.sum()
+
+
 def test_a_fraction_has_the_lengths_of_all_and_each_pair_equally_often_after_some_epochs():
     random = np.random.default_rng(5)
     lengths = random.integers(1, 60, size=(2, 7_000)).astype(np.int32)

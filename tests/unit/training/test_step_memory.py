@@ -116,8 +116,8 @@ def refused(monkeypatch):
         monkeypatch.setattr(module, "device_memory", lambda _: limit)
         pairs = random_pairs(settings, 9)
         order = BatchOrder(pairs.source_lengths, pairs.target_lengths, batch_tokens=900, seed=1)
-        assert worst_part(order, pairs, settings.train.micro_batch_tokens) == (50, 9, 9)
-        require_memory(settings, order, pairs, device, workers)
+        assert worst_part(order, settings.train.micro_batch_tokens) == (50, 9, 9)
+        require_memory(settings, order, device, workers)
 
     return require
 
@@ -157,7 +157,7 @@ def budgeted(monkeypatch):
         settings = config(batch_tokens=900, max_memory=budget, **train)
         pairs = random_pairs(settings, 9)
         order = BatchOrder(pairs.source_lengths, pairs.target_lengths, batch_tokens=900, seed=1)
-        found = within_budget(settings, order, pairs, device, workers)
+        found = within_budget(settings, order, device, workers)
         return found.train.micro_batch_tokens
 
     return tokens_within
