@@ -35,6 +35,8 @@ PIECE_ROWS = 8_192
 
 PAIRS_SHARED_FROM = 150_000
 """Pairs that are read before other processes start to share the work on them."""
+_MOST_BESIDE_READING = 2
+"""Processes that work beside the one that reads: each takes about as long for a piece as it."""
 
 FEWER_PROCESSES = "try fewer (--threads 1)"
 """Advice if the memory is full."""
@@ -271,7 +273,7 @@ def write_side_keys(pieces: Iterator[Piece], path: Path, processes: int) -> None
         processes: Number of other processes at most.
     """
     head = list(itertools.islice(pieces, -(-PAIRS_SHARED_FROM // PIECE_ROWS)))
-    workers = processes if len(head) * PIECE_ROWS >= PAIRS_SHARED_FROM else 1
+    workers = min(processes, _MOST_BESIDE_READING) if len(head) * PIECE_ROWS >= PAIRS_SHARED_FROM else 1
     results = run_shards(_make_keys, itertools.chain(head, pieces), workers=workers, advice=FEWER_PROCESSES)
     with open(path, "wb") as file, closing(results):
         file.writelines(results)
