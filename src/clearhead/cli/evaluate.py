@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.bulk_work import Ray, finished_parts, named_file
+from clearhead.cli.bulk_work import BulkOptions, finished_parts, named_file
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_overwriting
 from clearhead.cli.console import notice, progress
 from clearhead.cli.from_settings import option
@@ -148,7 +148,7 @@ def evaluate(
     gold: GoldOptions,
     decoding: TranslatorOptions,
     memory: MemoryOptions,
-    ray: Ray = None,
+    bulk: BulkOptions,
 ) -> None:
     """Print BLEU and chrF (with 95 % intervals and sacreBLEU signatures), exact match and speed on a test set.
 
@@ -175,7 +175,7 @@ def evaluate(
         if path is not None:
             model_directory(path)  # what is not there is refused before an hour of translating
     if text.sets is not None:
-        _evaluate_sets(list(dict.fromkeys(models or ())), text.sets, text, judging, results, decoding, memory, ray)
+        _evaluate_sets(list(dict.fromkeys(models or ())), text.sets, text, judging, results, decoding, memory, bulk)
         return
     model = models[0] if models else None
     given = text.read(text.source or text.hypothesis, text.reference)
@@ -210,7 +210,7 @@ def _evaluate_sets(
     results: ResultOptions,
     decoding: TranslatorOptions,
     memory: MemoryOptions,
-    ray: str | None,
+    bulk: BulkOptions,
 ) -> None:
     """Evaluate every model on every test set of a directory, loading it once."""
     from clearhead.cli.test_sets import read_sets, refuse_other_than_table
@@ -222,14 +222,14 @@ def _evaluate_sets(
     recalled = {**memory.settings, **memory.lookups(text.from_lang, text.to_lang)}
     judged, pairs = list[JudgedSet](), [one.given for one in sets]
     with ExitStack() as kept:  # the finished parts of all models, until the table is written
-        if ray is not None:
-            kept.enter_context(ray_actors(ray, device=decoding.device))  # one connection for all models
+        if bulk.ray is not None:
+            kept.enter_context(ray_actors(bulk.ray, device=decoding.device))  # one connection for all models
         for place, model in enumerate(models):
-            if ray is None:
+            if bulk.ray is None:
                 evaluations = _evaluated(pairs, text.swap, judging, GoldOptions(), decoding, recalled, model)
             else:
                 output = f"{named_file(results.output)}.{place}"
-                evaluations = _evaluated_on_ray(kept, ray, output, pairs, text.swap, judging, decoding, model)
+                evaluations = _evaluated_on_ray(kept, bulk, output, pairs, text.swap, judging, decoding, model)
             for number, (one, evaluation) in enumerate(zip(sets, evaluations, strict=True)):
                 _record(model, evaluation, one.files, judging, decoding, memory)
                 evaluation = replace(evaluation, translations=())
@@ -294,7 +294,7 @@ def _evaluated(
 
 def _evaluated_on_ray(
     kept: ExitStack,
-    address: str,
+    bulk: BulkOptions,
     output: str,
     test_sets: Sequence[GivenPairs],
     is_swapped: bool,
@@ -306,7 +306,7 @@ def _evaluated_on_ray(
 
     Args:
         kept: Where the finished parts are kept until its end.
-        address: The cluster.
+        bulk: The cluster.
         output: File beside which they are kept.
         test_sets: The test sets.
         is_swapped: Whether their sides are exchanged.
@@ -321,7 +321,7 @@ def _evaluated_on_ray(
     translator = models.load("cpu")  # the workers have the GPUs
     translator.translate([], **decoding.settings)  # an impossible setting is refused before anything is translated
     inputs = [(given.name, given.sources) for given in test_sets]
-    parts = kept.enter_context(finished_parts(address, output, inputs, models, work, translator, _SHARD_LINES))
+    parts = kept.enter_context(finished_parts(bulk, output, inputs, models, work, translator, _SHARD_LINES))
     translations = work.translations(parts)
     for given in test_sets:
         evaluation = ModelEvaluation.of_translations(

@@ -100,6 +100,8 @@ def _use_threads(count: int | None) -> int | None:
 OUTPUT = ("--output", "-o", "--out")
 """Names of the option for the file or directory that a command writes, the same in every command."""
 
+MACHINE = "TOML file that describes a device (docs/scaling.md)."
+
 REFERENCE = "Reference translations, aligned line by line with the source."
 
 Model = Annotated[

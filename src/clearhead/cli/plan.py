@@ -11,7 +11,7 @@ import typer
 
 from clearhead.cli.checks import refuse_other_than_page
 from clearhead.cli.console import progress
-from clearhead.cli.options import OUTPUT, Json, Threads
+from clearhead.cli.options import MACHINE, OUTPUT, Json, Threads
 from clearhead.errors import ConfigError, nearest_name
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def plan(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="TOML file that describes a device (docs/scaling.md).",
+            help=MACHINE,
             show_default="this machine, on which a few parts of a step are timed",
         ),
     ] = None,
@@ -62,7 +62,8 @@ def plan(
     from clearhead.files import open_output
     from clearhead.paper.counts import forward_flops, parameter_count, training_flops
     from clearhead.runtime.device import resolve_device
-    from clearhead.training.costs import Machine, costs_of, expected_config
+    from clearhead.training.costs import costs_of, expected_config
+    from clearhead.training.machine import Machine
 
     if output is not None:
         refuse_other_than_page("--output", output, [config, *([] if machine is None else [str(machine)])])

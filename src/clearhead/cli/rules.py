@@ -33,7 +33,9 @@ ROWS = "a file of rows"
 _BOTH_SIDES = "which contains both sides"
 _DRAWN = "which draws translations instead of searching for them"
 _ALL_CPUS = "which uses all CPUs or GPUs of the cluster"
+_MACHINE = Rule("--machine", needs="--ray ADDRESS", why="whose work has a price")
 _RAY = (
+    _MACHINE,
     Rule("--ray", needs="--output FILE", why="beside which finished parts are kept"),
     Rule("--ray", excludes="--threads", why=_ALL_CPUS),
 )
@@ -61,6 +63,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             "--plain", excludes="--terms, --diversity, --shortlist, --ensemble, --precision", why="without a plain form"
         ),
         Rule("--as-text", excludes="--paragraphs", why="which reads other units than lines"),
+        _MACHINE,
         Rule("--ray", needs="--output FILE", why="beside which finished parts are kept"),
         Rule(
             "--ray", excludes="a document, more than one FILE, --memory, --alignments, --report, --workers, --threads"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.bulk_work import Ray, finished_parts, named_file
+from clearhead.cli.bulk_work import BulkOptions, finished_parts, named_file
 from clearhead.cli.checks import (
     refuse_alignments_in_output,
     refuse_missing,
@@ -74,7 +74,7 @@ def score(
     plain: Plain = False,
     device: Device = "auto",
     threads: Threads = None,
-    ray: Ray = None,
+    bulk: BulkOptions,
 ) -> None:
     """Print the model's log-probability of each translation given its source, in nats, one per line.
 
@@ -105,12 +105,12 @@ def score(
     if pairs.pairs is not None and is_same_kind(pairs.pairs, output):
         require_new_column(pairs.pairs, output, _COLUMN)
     models = Models(model, device, tuple(ensemble or ()))
-    loaded = models.load("cpu" if ray else device)  # with Ray, the workers have the GPUs
+    loaded = models.load("cpu" if bulk.ray else device)  # with Ray, the workers have the GPUs
     translator = loaded.plain if plain else loaded
     refuse_untold_language(translator, decoding.source_lang)
-    if ray is not None:
+    if bulk.ray is not None:
         work, inputs = Scoring(plain, settings), [(given.name, Scoring.lines(given.sources, given.targets))]
-        with finished_parts(ray, named_file(output), inputs, models, work, loaded) as parts:
+        with finished_parts(bulk, named_file(output), inputs, models, work, loaded) as parts:
             _write(output, (part.text for _, part in parts), given, pairs.pairs)
         return
     with progress("scoring", total=len(given.pairs)) as advance:

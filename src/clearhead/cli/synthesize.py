@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.bulk_work import Ray, finished_parts
+from clearhead.cli.bulk_work import BulkOptions, finished_parts
 from clearhead.cli.checks import given, refuse_missing, refuse_overwriting
 from clearhead.cli.console import notice, progress
 from clearhead.cli.from_settings import option
@@ -65,11 +65,12 @@ def backtranslate(
     ],
     output: Output,
     decoding: DecodeOptions,
+    *,
     sample: Sample = False,
     seed: Annotated[int | None, option("sampling.seed")] = None,
     column: Column = None,
     tag: Tag = None,
-    ray: Ray = None,
+    bulk: BulkOptions,
 ) -> None:
     """Create training pairs from monolingual target text by back-translation: MODEL generates the source side.
 
@@ -81,7 +82,7 @@ def backtranslate(
     refuse_clashes(context)
     # From the whole distribution, as Edunov et al. 2018 found it best for back-translation.
     sampling = Sampling(epsilon=0.0, **given(seed=seed)) if sample else None
-    _write(model, files, column, output, decoding, machine_side="source", tag=tag, sampling=sampling, ray=ray)
+    _write(model, files, column, output, decoding, machine_side="source", tag=tag, bulk=bulk, sampling=sampling)
 
 
 @with_option_groups
@@ -96,9 +97,10 @@ def distill(
     ],
     output: Output,
     decoding: DecodeOptions,
+    *,
     column: Column = None,
     tag: Tag = None,
-    ray: Ray = None,
+    bulk: BulkOptions,
 ) -> None:
     """Create training pairs for a smaller model by distillation: TEACHER generates the target side.
 
@@ -108,7 +110,7 @@ def distill(
       clearhead train --pairs taught.tsv -o runs/student --preset fast
     """
     refuse_clashes(context)
-    _write(model, files, column, output, decoding, machine_side="target", tag=tag, ray=ray)
+    _write(model, files, column, output, decoding, machine_side="target", tag=tag, bulk=bulk)
 
 
 def _write(
@@ -120,8 +122,8 @@ def _write(
     *,
     machine_side: MachineSide,
     tag: str | None,
+    bulk: BulkOptions,
     sampling: Sampling | None = None,
-    ray: str | None = None,
 ) -> None:
     from clearhead.files import display_name
     from clearhead.files.streams import format_extension
@@ -140,12 +142,12 @@ def _write(
 
     require_tag(tag)
     models, report = Models(model, decoding.device), SyntheticReport()
-    translator = models.load("cpu" if ray else None)  # with Ray, the workers have the GPUs
+    translator = models.load("cpu" if bulk.ray else None)  # with Ray, the workers have the GPUs
     inputs = ((name, lines()) for name, lines in read)
 
-    with progress("translating") if ray is None else nullcontext() as advance:
+    with progress("translating") if bulk.ray is None else nullcontext() as advance:
         work = Synthesizing(machine_side, tag, sampling, decoding.settings, advance)
-        with finished_parts(ray, output, inputs, models, work, translator) as parts:
+        with finished_parts(bulk, output, inputs, models, work, translator) as parts:
             pairs = pairs_in(parts, report)
             first = list(islice(pairs, 1))
             if first:

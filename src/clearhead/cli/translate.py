@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.bulk_work import Ray, finished_parts, named_file
+from clearhead.cli.bulk_work import BulkOptions, finished_parts, named_file
 from clearhead.cli.checks import refuse_missing, refuse_mixing
 from clearhead.cli.console import progress
 from clearhead.cli.options import Model, TranslatorOptions, with_option_groups
@@ -56,7 +56,7 @@ def translate(
     search: SearchOptions,
     terms: TermOptions,
     documents: DocumentOptions,
-    ray: Ray = None,
+    bulk: BulkOptions,
 ) -> None:
     """Translate text line by line, or documents.
 
@@ -97,8 +97,8 @@ def translate(
     outputs.refuse_overwriting(paths)
     arguments |= {"alignments": outputs.alignments is not None, "one_line": not outputs.is_jsonl}
     arguments |= {"memory": memory, **search.line_arguments}
-    if ray is not None:
-        _translate_on_ray(ray, model, decoding, paths[0], rows, documents, outputs, arguments, read_terms)
+    if bulk.ray is not None:
+        _translate_on_ray(bulk, model, decoding, paths[0], rows, documents, outputs, arguments, read_terms)
         return
     with load() as translator:
         arguments |= read_terms(translator) if read_terms else {}
@@ -126,7 +126,7 @@ def translate(
 
 
 def _translate_on_ray(
-    address: str,
+    bulk: BulkOptions,
     model: Path,
     decoding: TranslatorOptions,
     path: str,
@@ -152,7 +152,7 @@ def _translate_on_ray(
     work = Translating(outputs.is_jsonl, outputs.only_if or 0.0, arguments)
     notices, inputs = TranslationNotices(name, translator), [(name, chain(start, lines))]
     with (
-        finished_parts(address, output, inputs, models, work, translator) as parts,
+        finished_parts(bulk, output, inputs, models, work, translator) as parts,
         (rows.opened if rows else open_output)(output) as out,
     ):
         for _, part in parts:

@@ -55,6 +55,11 @@ class Actors(NamedTuple):
         """What each has of its own: `CPU` or `GPU`."""
         return "GPU" if self.gpus else "CPU"
 
+    @property
+    def torch_device(self) -> str:
+        """The same as PyTorch names it: `cpu` or `cuda`."""
+        return "cuda" if self.gpus else "cpu"
+
     def speed(self, what: str, count: int, seconds: float) -> str:
         """Return in words how fast they have worked, and what a million of such items cost."""
         hours = seconds * self.number / count * 1e6 / 3600

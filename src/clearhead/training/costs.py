@@ -11,15 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal
 
 import torch
-from pydantic import Field, PositiveFloat
 
-from clearhead.config import Config, read_toml
+from clearhead.config import Config
 from clearhead.config.presets import PRESETS, TABLE3, choose_preset
-from clearhead.config.settings import Settings
 from clearhead.data.batches import BatchOrder
 from clearhead.data.store import PairStore, store_of_random
 from clearhead.errors import ConfigError
@@ -27,6 +24,7 @@ from clearhead.model.weight_shapes import weight_shapes
 from clearhead.runtime.device import resolve_device
 from clearhead.runtime.memory import device_memory
 from clearhead.training.layers import Layers, changed, step_limit
+from clearhead.training.machine import INTERCONNECT, Machine
 from clearhead.training.memory import StepMemory, StepSimulation, within_budget
 from clearhead.training.own_parts import NO_OWN_PARTS
 from clearhead.training.plan import optimizer_and_batch, planned_dropout, run_seconds, seconds_per_step
@@ -51,36 +49,7 @@ _PASSES = 30
 _TIMED_FLOPS, _LEAST_TIMED, _MOST_TIMED = 3e11, 256, 2_048
 """Operations of a part that is timed, and bounds of its target tokens: some seconds on two cores, twice."""
 
-_INTERCONNECT = 12.5e9
-
 Method = Literal["DDP", "FSDP"]
-Size = Annotated[PositiveFloat, Field(le=1e30)]
-
-
-class Machine(Settings):
-    """One device of a cluster, and its connection to the others, as a TOML file gives them."""
-
-    flops: Size
-    """Peak of matrix products in the precision of training, in floating-point operations per second."""
-    memory: Size
-    """Memory of a device, in bytes."""
-    bandwidth: Size
-    """Bandwidth of this memory, in bytes per second."""
-    interconnect: Size = _INTERCONNECT
-    """Bytes per second that each device can send to the others, by default those of a network of 100 Gbit/s."""
-    utilisation: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
-    """Share of `flops` that a step reaches; the paper's base model has 0.1 on an H100 (docs/scaling.md)."""
-    price: Annotated[float, Field(ge=0.0, le=1e9)] | None = None
-    """Price of a device an hour, in any currency."""
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a TOML file.
-
-        Raises:
-            ConfigError: If it cannot be read, is not TOML, or a value is missing or impossible.
-        """
-        return cls.from_dict(read_toml(path), origin=str(path))
 
 
 @dataclass(frozen=True)
@@ -168,7 +137,7 @@ class Costs:
 
     @property
     def _interconnect(self) -> float:
-        return _INTERCONNECT if self.machine is None else self.machine.interconnect
+        return INTERCONNECT if self.machine is None else self.machine.interconnect
 
     def to_dict(self, gpus: int) -> dict[str, Any]:
         """Return all figures as plain values, for JSON."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import TypeAdapter
 
-from clearhead.errors import ModelError
+from clearhead.errors import ClearheadError, ModelError
 from clearhead.files.output_parts import Part, Shard
 from clearhead.translation.documents import origin_of
 from clearhead.translation.lines import LineWriter, TranslatedLines
@@ -64,20 +64,30 @@ class Work(Protocol):
         ...
 
 
+def origin_on(device: str, work: Work, translator: Translator) -> dict[str, Any]:
+    """Return the origin of parts that are made on a device, such as `cuda:0`: bytes are the same on one type of it."""
+    return {**work.origin(translator), "device": device.partition(":")[0]}
+
+
 def load_worker(models: Models, work: Work, origin: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], bytes]:
     """Load the models in a worker, and return the function that makes the part of a shard, given as a row.
 
     Args:
         models: The models.
         work: What is done.
-        origin: Its origin where the command was given.
+        origin: The origin of its parts, as where the command was given (`origin_on`).
 
     Raises:
-        ModelError: If a model is missing, or another one than where the command was given.
+        ClearheadError: If a model is missing, or another one than where the command was given; or the version of
+            clearhead or the type of device is another one.
     """
     translator = models.load()
-    own = work.origin(translator)
-    if changed := [name for name in origin if own.get(name) != origin[name]]:
+    own = origin_on(translator.bundle.device, work, translator)
+    changed = [name for name in origin if own.get(name) != origin[name]]
+    if changed and {*changed} <= (needed := {"version": "clearhead", "device": "the device"}).keys():
+        differences = "; ".join(f"{needed[name]} here is {own[name]}, not {origin[name]}" for name in changed)
+        raise ClearheadError(f"{differences}, as where the command was given; the bytes might differ")
+    if changed:
         raise ModelError(f"{models.path} differs from the model where the command was given: {', '.join(changed)}")
 
     def make(row: Mapping[str, Any]) -> bytes:

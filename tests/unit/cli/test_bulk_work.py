@@ -14,7 +14,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import killed_workers
 import numpy as np
@@ -39,7 +39,7 @@ from clearhead.runtime.ray_shards import Actors
 from clearhead.runtime.version import full_version
 from clearhead.translation import lines
 from clearhead.translation.documents import origin_of
-from clearhead.translation.line_shards import Models, Scoring, load_worker
+from clearhead.translation.line_shards import Models, Scoring, load_worker, origin_on
 from clearhead.translation.translator import Translator
 from small_runs import write_numbers
 
@@ -388,6 +388,57 @@ def test_a_worker_with_another_model_is_refused(make_model_dir):
     origin = {"models": [["another", "one"]], "version": "0"}
     with pytest.raises(ModelError, match=r"differs from the model where the command was given: models, version"):
         load_worker(Models(make_model_dir(), "cpu"), Scoring(plain=False, settings={}), origin)
+
+
+def test_a_worker_of_another_version_or_device_is_refused(make_model_dir):
+    models, work = Models(make_model_dir(), "cpu"), Scoring(plain=False, settings={})
+    origin = origin_on("cuda:1", work, models.load())
+    assert origin["device"] == "cuda"
+    with pytest.raises(ClearheadError, match=r"^the device here is cpu, not cuda, as where the command was given"):
+        load_worker(models, work, origin)
+    message = f"^clearhead here is {re.escape(full_version())}, not 0.0.7, as where the command was given"
+    with pytest.raises(ClearheadError, match=message):
+        load_worker(models, work, {**origin, "device": "cpu", "version": "0.0.7"})
+
+
+def test_parts_of_another_type_of_device_are_refused(
+    run_command, make_model_dir, write_lines, tmp_path, without_ray, monkeypatch
+):
+    run = ray_shards.run_on_ray
+
+    def one(make_worker, shards, actors):
+        yield next(run(make_worker, shards, actors))
+        raise ClearheadError("a machine burns")
+
+    @contextmanager
+    def gpus(address, *, device):
+        yield Actors(2, 1)
+
+    monkeypatch.setattr(ray_shards, "run_on_ray", one)
+    given = make_model_dir(), write_lines("in.txt", *LINES), "-o", tmp_path / "out.txt", "--ray", "auto"
+    with pytest.raises(ClearheadError, match="burns"):
+        run_command(translate, *given)
+    monkeypatch.setattr(ray_shards, "ray_actors", gpus)
+    with pytest.raises(DataError, match="made with another device; repeat that command, or remove the directory"):
+        run_command(translate, *given)
+
+
+@pytest.mark.usefixtures("without_ray")
+def test_a_million_lines_have_the_price_of_the_machine_file(
+    run_command, make_model_dir, write_lines, tmp_path, monkeypatch
+):
+    machine = write_lines("cpu.toml", "flops = 1e12", "memory = 1e9", "bandwidth = 1e9", "price = 2.5")
+    clock = SimpleNamespace(monotonic=iter([100.0, 136.0]).__next__)
+    monkeypatch.setattr("clearhead.cli.bulk_work.time", clock)
+    given = make_model_dir(), write_lines("in.txt", *LINES), "-o", tmp_path / "out.txt"
+    said = run_command(translate, *given, "--ray", "auto", "--machine", machine).stderr
+    # Two CPUs for 36 seconds are 72 / 3600 hours for 31 lines.
+    assert "31 lines in 36 s: 0.9 a second on 2 CPUs; a million take 645.16 CPU hours, price 1,612.90\n" in said
+    with pytest.raises(ConfigError, match="--machine needs --ray ADDRESS"):
+        run_command(translate, *given, "--machine", machine)
+    machine = write_lines("free.toml", "flops = 1e12", "memory = 1e9", "bandwidth = 1e9")
+    with pytest.raises(ConfigError, match=r"free\.toml has no price of a device an hour; add one, such as: price"):
+        run_command(translate, *given, "--ray", "auto", "--machine", machine)
 
 
 @pytest.mark.usefixtures("without_ray")

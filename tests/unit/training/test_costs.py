@@ -10,8 +10,9 @@ from clearhead.errors import ConfigError
 from clearhead.model.transformer import Transformer
 from clearhead.training import costs as module
 from clearhead.training import memory
-from clearhead.training.costs import Costs, Machine, costs_of, expected_config
+from clearhead.training.costs import Costs, costs_of, expected_config
 from clearhead.training.layers import Layers
+from clearhead.training.machine import Machine
 from clearhead.training.memory import PARTS, StepMemory
 
 CPU, CUDA = "cpu", "cuda"
