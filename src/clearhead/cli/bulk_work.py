@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
     from clearhead.translation.translator import Translator
 
 
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Divide the lines among all machines of a Ray cluster (docs/scaling.md): its HOST:PORT, or auto for that "
+        "of this machine, which is started if there is none. Finished parts are kept in OUTPUT.parts: after "
+        "an interruption the same command continues.",
+        show_default="this process",
+    ),
+]
+
+
 class BulkOptions(OptionGroup):
     """Whether and where work is done in shards.
 
@@ -31,14 +44,7 @@ class BulkOptions(OptionGroup):
         ConfigError: If the machine file cannot be used, or has no price.
     """
 
-    ray: str | None = typer.Option(
-        None,
-        metavar="ADDRESS",
-        help="Divide the work among all machines of a Ray cluster (docs/scaling.md): its HOST:PORT, or auto for that "
-        "of this machine, which is started if there is none. Finished parts are kept beside the output: after "
-        "an interruption the same command continues.",
-        show_default="this process",
-    )
+    ray: Ray = None
     machine: Path | None = typer.Option(None, metavar="FILE", help=MACHINE, show_default="no price is computed")
 
     def __init__(self, **values: Any) -> None:

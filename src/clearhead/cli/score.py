@@ -136,13 +136,15 @@ def _write(output: str | None, lines: Iterable[str], given: GivenPairs, path: st
         DataError: If a file cannot be read or written.
     """
     from clearhead.files import open_output
-    from clearhead.formats import write_pairs
-    from clearhead.formats.row_files import added_column, is_row_file, is_same_kind
+    from clearhead.formats.document_files import is_row_file
 
     if output is None or not is_row_file(output):
         with open_output(output) as out:
             out.writelines(lines)
         return
+    from clearhead.formats import write_pairs
+    from clearhead.formats.row_files import added_column, is_same_kind
+
     with TemporaryDirectory() as directory:
         if path is None or not is_same_kind(path, output):
             path = f"{directory}/pairs{format_extension(output)}"

@@ -129,10 +129,12 @@ class DocumentOptions(ReadingOptions):
             ConfigError: As `TranslatedRows.of`.
             DataError: As `TranslatedRows.of`.
         """
-        from clearhead.formats.row_files import TranslatedRows, is_row_file
+        from clearhead.formats.document_files import is_row_file
 
         if self.as_text or (path := next(filter(is_row_file, paths), None)) is None:
             return None
+        from clearhead.formats.row_files import TranslatedRows
+
         columns = [] if self.columns is None else typed_columns("--columns", self.columns)
         return TranslatedRows.of(path, columns, output)
 

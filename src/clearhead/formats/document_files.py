@@ -52,6 +52,13 @@ DOCUMENTS: dict[str, DocumentFormat] = {
 }
 """Lower-case extension to format."""
 
+ROW_FILES = {
+    **dict.fromkeys((".jsonl", ".ndjson"), "JSON lines"),
+    ".parquet": "Parquet",
+    **dict.fromkeys((".arrow", ".feather"), "Arrow"),
+}
+"""Extension to format of files of rows with named columns (`row_files`), which are no documents."""
+
 _CATALOGUE = "convert it to XLIFF or PO, with Okapi's Tikal or the Translate Toolkit, for example, and back afterwards"
 
 UNREAD: dict[str, str] = {
@@ -73,9 +80,7 @@ UNREAD: dict[str, str] = {
         (".ass", ".lrc", ".sbv", ".scc", ".ssa", ".sub", ".ttml"),
         "convert it to .srt or .vtt, with ffmpeg, for example",
     ),
-    **dict.fromkeys(
-        (".arrow", ".feather", ".jsonl", ".ndjson", ".parquet"), "make a .tsv or .csv of the texts to translate"
-    ),
+    **dict.fromkeys(ROW_FILES, "make a .tsv or .csv of the texts to translate"),
 }
 """Extensions of well-known formats that are not read as documents, with what can be done."""
 
@@ -92,6 +97,15 @@ def is_document(path: str) -> bool:
     (True, True, False, False)
     """
     return format_extension(path) in DOCUMENTS
+
+
+def is_row_file(path: str) -> bool:
+    """Return whether the extension of a file is one of `ROW_FILES`.
+
+    >>> is_row_file("corpus.jsonl.gz"), is_row_file("corpus.PARQUET"), is_row_file("corpus.tsv")
+    (True, True, False)
+    """
+    return format_extension(path) in ROW_FILES
 
 
 def is_binary(path: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self, TextIO
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output, os_error_as, require_regular
 from clearhead.files.streams import format_extension
+from clearhead.formats.document_files import ROW_FILES, is_row_file
 from clearhead.formats.pair_files import arrow_files
 from clearhead.formats.tables import json_lines
 from clearhead.formats.tables.columns import TextColumns, column_index
@@ -18,13 +19,6 @@ from clearhead.formats.tables.csv_files import csv_format
 from clearhead.formats.tables.pairs import text_columns
 from clearhead.formats.tables.tsv import tsv_format
 from clearhead.text.lines import first_few
-
-KINDS = {
-    **dict.fromkeys((".jsonl", ".ndjson"), "JSON lines"),
-    ".parquet": "Parquet",
-    **dict.fromkeys((".arrow", ".feather"), "Arrow"),
-}
-"""Extension to format."""
 
 TABLES: dict[str, Callable[..., Any]] = {".csv": csv_format, ".tsv": tsv_format}
 """Extension of a table of text, of which a column can be read as lines, to how its format is recognized."""
@@ -35,17 +29,8 @@ ADDED = "target"
 _SHOWN = 20
 
 
-def is_row_file(path: str) -> bool:
-    """Return whether the extension of a file is one of `KINDS`.
-
-    >>> is_row_file("corpus.jsonl.gz"), is_row_file("corpus.PARQUET"), is_row_file("corpus.tsv")
-    (True, True, False)
-    """
-    return format_extension(path) in KINDS
-
-
 def has_columns(path: str) -> bool:
-    """Return whether a column of a file can be read as lines: it is one of `KINDS`, or a table of text."""
+    """Return whether a column of a file can be read as lines: it is one of `ROW_FILES`, or a table of text."""
     return is_row_file(path) or format_extension(path) in TABLES
 
 
@@ -55,12 +40,12 @@ def is_same_kind(path: str, output: str | None) -> bool:
     >>> is_same_kind("in.jsonl.gz", "out.ndjson"), is_same_kind("in.jsonl", "out.parquet"), is_same_kind("in", "out")
     (True, False, False)
     """
-    kind = KINDS.get(format_extension(path))
-    return kind is not None and kind == KINDS.get(format_extension(output or ""))
+    kind = ROW_FILES.get(format_extension(path))
+    return kind is not None and kind == ROW_FILES.get(format_extension(output or ""))
 
 
 def lines_in_column(path: str, column: int | str | None, option: str) -> Iterator[str]:
-    """Read a column of a file of `KINDS` or `TABLES` as lines, one for each row; missing values are empty ones.
+    """Read a column of a file of `ROW_FILES` or `TABLES` as lines, one for each row; missing values are empty ones.
 
     Args:
         path: A regular file.
@@ -88,7 +73,7 @@ def lines_in_column(path: str, column: int | str | None, option: str) -> Iterato
 def _columns(path: str, column: int | str | None) -> TextColumns:
     with os_error_as(DataError, f"cannot read {path}"):
         require_regular(path)  # it is read twice
-    match KINDS.get(extension := format_extension(path)):
+    match ROW_FILES.get(extension := format_extension(path)):
         case "JSON lines":
             return json_lines.text_columns(path)
         case None:
@@ -111,10 +96,10 @@ def require_new_column(path: str, output: str | None, name: str, option: str = "
         ConfigError: If the output is of another format, or there is such a column.
         DataError: If the file cannot be read.
     """
-    kind = KINDS[format_extension(path)]
+    kind = ROW_FILES[format_extension(path)]
     is_printed = kind == "JSON lines" and is_standard_output(output)
     if not (is_printed or is_same_kind(path, output)):
-        endings = " or ".join(extension for extension, other in KINDS.items() if other == kind)
+        endings = " or ".join(extension for extension, other in ROW_FILES.items() if other == kind)
         raise ConfigError(f"the rows of {path} are written as {endings}; name such a file with --output")
     if name in _columns(path, None).names:
         raise ConfigError(f"{path} has a column {name!r} already{option and '; name another: '}{option}")
@@ -146,7 +131,7 @@ def added_column(path: str, output: str | None, name: str, kind: type[str] | typ
                 raise
             raise DataError(f"cannot write a temporary file for {output}: {error.strerror or error}") from None
         values = (kind(line.removesuffix("\n")) for line in lines)
-        if KINDS[format_extension(path)] == "JSON lines":
+        if ROW_FILES[format_extension(path)] == "JSON lines":
             json_lines.add_column(path, output, name, values)
         else:
             arrow_files(path).add_column(path, output, name, values, kind)
