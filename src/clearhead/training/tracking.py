@@ -88,11 +88,16 @@ class Tracking:
     def finish(self, *, is_whole: bool) -> None:
         """End the tracked run, and wait until all is sent, at most half a minute.
 
+        A client that has not started is not waited for when the training was stopped.
+
         Args:
             is_whole: Whether the training ended by itself.
         """
         if self._thread is not None:
             self._records.put(is_whole)
+            if not is_whole and not self._is_started.is_set():
+                self._say(f"{self._tracker} has not started, and lacks the records of this run")
+                return
             with redirect_stdout(sys.stderr):
                 self._thread.join(_SECONDS_TO_WAIT)
             if self._thread.is_alive():

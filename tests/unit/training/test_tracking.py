@@ -271,6 +271,19 @@ def test_training_begins_without_a_client_that_hangs_at_its_start(tmp_path, monk
     assert sent == [({"train/loss": 1.0}, 3), True]
 
 
+def test_a_stopped_run_does_not_wait_for_a_client_that_has_not_started(tmp_path, monkeypatch, settings, calls):
+    released, said = Event(), []
+    monkeypatch.setattr(tracking, "_started", lambda *_: released.wait(60))
+    monkeypatch.setattr(tracking, "_SECONDS_TO_WAIT", 0.05)
+    track = tracking.Tracking(tracking.Config.from_dict(settings("x", track="wandb")), tmp_path, said.append)
+    monkeypatch.setattr(track._thread, "join", lambda _: pytest.fail("it waits"))
+    track.finish(is_whole=False)
+    assert said == ["wandb has not started, and lacks the records of this run"]
+    monkeypatch.undo()
+    released.set()
+    track._thread.join()
+
+
 def test_a_missing_client_or_an_unknown_name_is_refused_before_the_text_is_read(settings, tmp_path, monkeypatch):
     (tmp_path / "here" / "wandb").mkdir(parents=True)  # where this client keeps its runs
     monkeypatch.syspath_prepend(tmp_path / "here")
