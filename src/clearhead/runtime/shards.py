@@ -23,6 +23,7 @@ from clearhead.runtime.threads import num_threads, set_num_threads
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+    from multiprocessing.synchronize import Event
 
 Shard = TypeVar("Shard")
 Result = TypeVar("Result")
@@ -60,8 +61,10 @@ def run_shards(
         yield from map(make_worker(), shards)
         return
     theirs, ours = Pipe(duplex=False)
-    begin = (make_worker, theirs, max(1, num_threads() // workers) if shares_threads else None)
-    executor = ProcessPoolExecutor(workers, get_context("spawn"), _begin, begin)
+    context = get_context("spawn")
+    has_begun = context.Event()
+    begin = (make_worker, theirs, max(1, num_threads() // workers) if shares_threads else None, has_begun)
+    executor = ProcessPoolExecutor(workers, context, _begin, begin)
     shards = iter(shards)
     pending: deque[Future[Result]] = deque()
     try:
@@ -73,6 +76,11 @@ def run_shards(
                 return
             yield pending.popleft().result()
     except BrokenProcessPool:
+        if not has_begun.is_set():
+            raise ClearheadError(
+                f"none of {workers} worker processes could begin: each runs the program's main file first; let its "
+                f"calls follow `if __name__ == '__main__':`, or use one process"
+            ) from None
         raise ClearheadError(
             f"one of {workers} worker processes was ended, perhaps because the memory was full; {advice}"
         ) from None
@@ -99,11 +107,14 @@ _make: Callable[[], Callable[[Any], Any]] | None = None
 _function: Callable[[Any], Any] | None = None
 
 
-def _begin(make_worker: Callable[[], Callable[[Any], Any]], parent: Connection, threads: int | None) -> None:
+def _begin(
+    make_worker: Callable[[], Callable[[Any], Any]], parent: Connection, threads: int | None, has_begun: Event
+) -> None:
     """Prepare a worker process, which ends as soon as the other end of `parent` is closed."""
     global _make
     # The function is made with the first shard: an error of an initializer would be lost.
     _make = make_worker
+    has_begun.set()
     if threads is not None:
         set_num_threads(threads)
         os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizers library

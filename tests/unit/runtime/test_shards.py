@@ -92,6 +92,23 @@ def test_a_killed_worker_is_reported():
         list(run_shards(partial(Numbered, 0), range(16, 20), workers=2, advice="take fewer"))
 
 
+def test_a_program_whose_main_file_starts_processes_unasked_is_told_so(tmp_path):
+    program = tmp_path / "unguarded.py"
+    program.write_text(
+        "from functools import partial\n"
+        "from clearhead.errors import ClearheadError\n"
+        "from clearhead.runtime.shards import run_shards\n"
+        "try:\n"
+        "    print(list(run_shards(partial(partial, abs), range(3), workers=2)))\n"
+        "except ClearheadError as error:\n"
+        "    print(error)\n"
+    )
+    ran = subprocess.run([sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert ran.stdout.startswith("none of 2 worker processes could begin: ")
+    assert "if __name__ == '__main__':" in ran.stdout
+    assert "memory" not in ran.stdout
+
+
 def rayon_threads(_: int) -> str | None:
     return os.environ.get("RAYON_NUM_THREADS")
 
