@@ -25,7 +25,7 @@ ROOMS = {
     "cli": 4_480,
     "config": 976,
     "conversion.py": 73,
-    "data": 4_130,
+    "data": 4_234,
     "decoding": 4_487,
     "errors.py": 26,
     "evaluation": 357,

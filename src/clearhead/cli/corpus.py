@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearhead.cli.checks import refuse_missing, refuse_mixing, refuse_other_than_page, refuse_overwriting
 from clearhead.cli.console import notice, progress
 from clearhead.cli.from_settings import option
-from clearhead.cli.options import OUTPUT, Json, OptionGroup, PairFormat, with_option_groups
+from clearhead.cli.options import OUTPUT, Json, OptionGroup, PairFormat, Threads, with_option_groups
 from clearhead.errors import ConfigError
 from clearhead.files import is_standard_output
 
@@ -77,16 +77,12 @@ def stats(files: Files = None, *, options: CorpusOptions, as_json: Json = False)
 
     from clearhead.data.doctor import measure
     from clearhead.data.doctor.text_report import size_lines
-    from clearhead.files import open_output
 
     with progress("measuring") as advance:
         result = measure(rows, advance)
     for _, problem in corpus.unequal:
         notice(f"{problem}; the lines without a partner are not counted")
-    facts = {"files": corpus.read_as, **result.sizes()}
-    with open_output(None) as out:
-        lines = [json.dumps(facts, ensure_ascii=False)] if as_json else size_lines(result)
-        out.writelines(line + "\n" for line in lines)
+    _print({"files": corpus.read_as, **result.sizes()} if as_json else size_lines(result))
 
 
 @with_option_groups
@@ -116,6 +112,7 @@ def check(
             show_default="where lengths and names cannot tell which rows are shifted",
         ),
     ] = None,
+    threads: Threads = None,
 ) -> None:
     """Find problems in a corpus, and suggest remedies.
 
@@ -141,6 +138,7 @@ def check(
     from clearhead.data.doctor.row_list import COLUMNS, FindingList, row_list
     from clearhead.data.doctor.text_report import report_lines
     from clearhead.files import open_output, some_names
+    from clearhead.runtime.threads import num_threads
 
     with ExitStack() as stack:
         listed: FindingList | None = None
@@ -150,7 +148,7 @@ def check(
             listed = FindingList(stack.enter_context(row_list(all_rows, COLUMNS)))
         with progress("examining") as advance:
             on_found = listed.add if listed is not None else None
-            result = examine(again, others, advance, on_found, with_meaning=meaning)
+            result = examine(again, others, advance, on_found, with_meaning=meaning, processes=num_threads())
         for origin, problem in corpus.unequal:
             result.add_unequal_files(origin, problem)
         if listed is not None:
@@ -158,10 +156,7 @@ def check(
     if output is not None:
         with open_output(output) as page:
             page.write(render_page(result, corpus.read_as, title=some_names([*(files or ()), *(options.source or ())])))
-    facts = {"files": corpus.read_as, **result.to_dict()}
-    with open_output(None) as out:
-        lines = [json.dumps(facts, ensure_ascii=False)] if as_json else report_lines(result)
-        out.writelines(line + "\n" for line in lines)
+    _print({"files": corpus.read_as, **result.to_dict()} if as_json else report_lines(result))
 
 
 @with_option_groups
@@ -255,6 +250,7 @@ def clean(
             show_default="empty,duplicate,wrong_language,other_language,wrong_script,length_ratio",
         ),
     ] = None,
+    threads: Threads = None,
 ) -> None:
     """Mend or drop what `check` finds, and write the rest.
 
@@ -276,10 +272,11 @@ def clean(
 
     from clearhead.data.doctor.row_list import CHANGE_COLUMNS, change_row, row_list
     from clearhead.formats import write_pairs
+    from clearhead.runtime.threads import num_threads
 
     def kept() -> Iterator[SentencePair]:
         with progress("examining") as advance:
-            cleaning = Cleaning(again, fixes, drops, advance)
+            cleaning = Cleaning(again, fixes, drops, advance, processes=num_threads())
         for origin, problem in corpus.unequal:
             notice(f"{problem}; the lines from {origin} on have no partner and are left out")
         for line in cleaning.unchecked_lines():
@@ -298,6 +295,15 @@ def clean(
         write_pairs(output, kept(), corpus.languages)
     for line in counts:
         notice(line)
+
+
+def _print(report: Mapping[str, Any] | list[str]) -> None:
+    """Print a report as one JSON object, or its lines."""
+    from clearhead.files import open_output
+
+    lines = [json.dumps(report, ensure_ascii=False)] if isinstance(report, Mapping) else report
+    with open_output(None) as out:
+        out.writelines(line + "\n" for line in lines)
 
 
 def _kinds(option: str, value: str | None, usual: Sequence[str], possible: Sequence[str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
@@ -30,7 +31,6 @@ from clearhead.data.doctor.identification import SideLanguages
 from clearhead.data.doctor.language_checks import OF_OTHER_SIDE, SIDES, Languages, Profiles, Verdict, language_verdicts
 from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.mojibake import garbled
-from clearhead.formats import SentencePair
 from clearhead.text.line_statistics import RATIO_FLOOR
 from clearhead.text.number_differences import missing_numbers
 from clearhead.text.placeholders import words_alone
@@ -70,8 +70,8 @@ class Usual:
 
     ratio: float
     """Median log ratio of target to source length, with `RATIO_FLOOR` characters added to both."""
-    unusual_scripts: tuple[NDArray[np.bool_], NDArray[np.bool_]]
-    """For source and target, whether a script (by its number in the table of characters) is unusual."""
+    scripts: tuple[frozenset[str], frozenset[str]]
+    """For source and target, the scripts that are usual; none if it has no letters, and then any may be."""
     languages: Languages
     meaning: Meaning | str
     """Similarity of unrelated texts, or the reason why meanings are not compared."""
@@ -88,7 +88,7 @@ class Usual:
             meaning = Meaning.learn(sources, targets, known)
         return cls(
             float(np.median(np.concatenate(filled))) if filled else 0.0,
-            (_unusual_scripts(sources), _unusual_scripts(targets)),
+            (_usual_scripts(sources), _usual_scripts(targets)),
             Languages(Profiles.learn(sources, targets), identified),
             meaning,
         )
@@ -120,7 +120,7 @@ def _of_pairs(kind: int, defect: Callable[[str, str], str]) -> Check:
 
     def check(batch: TextBatch, usual: Usual) -> Found:
         def detail(place: int) -> str:
-            return defect(*map(_seen, _sides(batch.pairs[place])))
+            return defect(*map(_seen, batch.pair(place)))
 
         return Found(_where(_candidates(batch, kind), detail), detail)
 
@@ -184,8 +184,8 @@ def _identical(batch: TextBatch, usual: Usual) -> Found:
     alike = (batch.source.lengths == batch.target.lengths) & ((batch.source.has & LETTER) != 0)
 
     def words(place: int) -> str:
-        pair = batch.pairs[place]
-        left = words_alone(_seen(pair.source)) if pair.source == pair.target else ""
+        source, target = batch.pair(place)
+        left = words_alone(_seen(source)) if source == target else ""
         return " ".join(left.split()) if any(map(str.isalpha, left)) else ""
 
     return Found(_where(np.flatnonzero(alike), words), lambda place: "")
@@ -242,7 +242,7 @@ def without_entities(text: str) -> str:
 
 def _numbers(batch: TextBatch, usual: Usual) -> Found:
     def detail(place: int) -> str:
-        source, target = map(_seen, _sides(batch.pairs[place]))
+        source, target = map(_seen, batch.pair(place))
         is_alike = sorted(_DIGITS.findall(source)) == sorted(_DIGITS.findall(target))
         return "" if is_alike else _differences(missing_numbers, source, target, ", ")
 
@@ -302,33 +302,29 @@ def _ratios(batch: TextBatch) -> NDArray[np.float64]:
     return np.log((batch.target.lengths + RATIO_FLOOR) / (batch.source.lengths + RATIO_FLOOR))
 
 
-def _unusual_scripts(sides: Sequence[Texts]) -> NDArray[np.bool_]:
-    counts = np.zeros(256)
-    for texts in sides:
-        counts += np.bincount(texts.scripts, minlength=256)
-    counts[0] = 0.0
-    is_unusual = counts < USUAL_SCRIPT * counts.sum()
-    is_unusual[0] = False  # characters that are no letters
-    return is_unusual
+def _usual_scripts(side: Sequence[Texts]) -> frozenset[str]:
+    counts = sum((texts.letters_by_script() for texts in side), Counter[str]())
+    least = USUAL_SCRIPT * counts.total()
+    return frozenset(script for script, count in counts.items() if count >= least)
 
 
 def _foreign(batch: TextBatch, usual: Usual) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which texts have most of their letters in unusual scripts, for source and target."""
     are_foreign = []
-    for texts, is_unusual in zip((batch.source, batch.target), usual.unusual_scripts, strict=True):
+    for texts, scripts in zip((batch.source, batch.target), usual.scripts, strict=True):
+        names = character_table().script_names
+        is_unusual = np.array([bool(scripts and name) and name not in scripts for name in names])
         foreign = texts.sums(is_unusual[texts.scripts])
         are_foreign.append((foreign >= FEWEST_LETTERS) & (2 * foreign > texts.sums(texts.scripts != 0)))
     return are_foreign[0], are_foreign[1]
 
 
 def _scripts(texts: Texts, place: int) -> str:
-    scripts, counts = np.unique(texts.scripts[texts.starts[place] : texts.ends[place]], return_counts=True)
-    names = character_table().script_names
-    return ", ".join(
-        f"{count} of {names[script] if script < len(names) else 'OTHERS'}"
-        for count, script in sorted(zip(counts.tolist(), scripts.tolist(), strict=True), reverse=True)
-        if script
-    )
+    names, part = character_table().script_names, slice(texts.starts[place], texts.ends[place])
+    scripts, codes = texts.scripts[part], texts.codes[part]
+    letters = {names[script]: codes[scripts == script] for script in np.unique(scripts).tolist() if script}
+    by_number = sorted(((own.size, int(own.min()), name) for name, own in letters.items()), reverse=True)
+    return ", ".join(f"{count} of {name}" for count, _, name in by_number)
 
 
 def _candidates(batch: TextBatch, kind: int) -> NDArray[np.int64]:
@@ -339,10 +335,6 @@ def _candidates(batch: TextBatch, kind: int) -> NDArray[np.int64]:
 def _where(places: NDArray[np.int64], detail: Callable[[int], str]) -> NDArray[np.int64]:
     """Return the indices whose description is not empty."""
     return np.array([place for place in places.tolist() if detail(place)], dtype=np.int64)
-
-
-def _sides(pair: SentencePair) -> tuple[str, str]:
-    return pair.source, pair.target
 
 
 def _seen(text: str) -> str:

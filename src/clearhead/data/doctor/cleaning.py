@@ -59,6 +59,7 @@ class Cleaning:
         fix: Findings to mend, of `FIXABLE`. A pair that still has one of them afterwards is dropped.
         drop: Findings whose pairs are dropped, of `DROPPABLE`.
         on_rows: Called with a number of rows each time that many more have been examined.
+        processes: Processes that share the examination, as for `examine`.
     """
 
     def __init__(
@@ -67,12 +68,18 @@ class Cleaning:
         fix: Collection[str],
         drop: Collection[str],
         on_rows: Callable[[int], None] | None = None,
+        *,
+        processes: int = 1,
     ) -> None:
         self._rows, self._fix = rows, fix
         self._reasons = [name for name in KINDS if name in fix or name in drop]
         self._looked_for = [name for name in self._reasons if name != "duplicate"]  # those of what is kept
         self.examination: Examination = examine(
-            rows, on_rows=on_rows, kinds=self._looked_for, with_meaning="no_translation" in self._looked_for or None
+            rows,
+            on_rows=on_rows,
+            kinds=self._looked_for,
+            with_meaning="no_translation" in self._looked_for or None,
+            processes=processes,
         )
         """What was found of the kinds named; duplicates are not looked for."""
         self.unmended: list[ShiftedRows] = []
@@ -132,6 +139,9 @@ class Cleaning:
             *(f"{count:>12,} {name}" for name, count in self.dropped.most_common()),
         ]
 
+    def _pairs(self) -> Iterator[SentencePair]:
+        return (row for row in self._rows if row.is_pair)
+
     def _certain_blocks(self) -> list[ShiftedRows]:
         """Return the misaligned rows that are certain, and correct what the examination says of the others."""
         blocks, kinds = self.examination.shifted, self.examination.kinds_of_pairs
@@ -140,13 +150,14 @@ class Cleaning:
             return []
         meaning, identified = usual.meaning, usual.languages.identified
         if isinstance(meaning, str):
-            head = list(islice(batches_of(row for row in self._rows if row.is_pair), HEAD_BATCHES))
+            head = [batch.texts for batch in islice(batches_of(self._pairs()), HEAD_BATCHES)]
             known = identified if isinstance(identified, str) else identified.languages
             meaning = Meaning.learn([batch.source for batch in head], [batch.target for batch in head], known)
             if not isinstance(meaning, str):
                 weights = weights.with_meaning(head[0], meaning)
-        pairs = (row for row in self._rows if row.is_pair)
-        borders = find_borders(blocks, pairs, kinds.size, weights, None if isinstance(meaning, str) else meaning)
+        borders = find_borders(
+            blocks, self._pairs(), kinds.size, weights, None if isinstance(meaning, str) else meaning
+        )
         certain: list[ShiftedRows] = []
         for block in blocks:
             kinds[block.start : block.start + block.rows] &= ~np.uint32(BITS["shifted"])
@@ -218,7 +229,7 @@ class Cleaning:
         for place, _ in changed:
             bits[place] &= BITS["several_targets"]
         for batch in batches_of(pair for _, pair in changed):
-            for name, pairs in found_in(batch, usual, self._looked_for):
+            for name, pairs in found_in(batch.texts, usual, self._looked_for):
                 for at in pairs.places.tolist():
                     bits[changed[batch.first + at][0]] |= BITS[name]
         return bits

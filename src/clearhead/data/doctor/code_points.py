@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,9 @@ BATCH_PAIRS = 8_192
 BATCH_CHARACTERS = 1_000_000
 SEEN_CHARACTERS = 10_000
 """Most characters examined of a side; the rest counts only for lengths and equality."""
+
+Sides = tuple[list[str], list[str]]
+"""Sources and targets."""
 
 _NAME_CHARACTERS = 4
 
@@ -69,8 +74,13 @@ class Texts:
 
     @cached_property
     def scripts(self) -> NDArray[np.uint8]:
-        """The script of every letter, 0 for other characters."""
+        """The script of every letter, by its number in this process; 0 for other characters."""
         return character_table().scripts[self.codes]
+
+    def letters_by_script(self) -> Counter[str]:
+        """Return the number of letters of each script in all texts."""
+        names, counts = character_table().script_names, np.bincount(self.scripts).tolist()
+        return Counter({names[script]: count for script, count in enumerate(counts) if script and count})
 
     @cached_property
     def punctuation(self) -> NDArray[np.uint8]:
@@ -100,30 +110,59 @@ class Texts:
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Consecutive pairs."""
+    """The texts of consecutive pairs."""
 
-    pairs: list[SentencePair]
-    first: int
-    """Number of pairs before them."""
     source: Texts
     target: Texts
+
+    @classmethod
+    def of(cls, sides: Sides) -> Self:
+        """Return a batch of sources and targets."""
+        return cls(*map(Texts, sides))
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return len(self.source.texts)
 
     @cached_property
     def blank(self) -> NDArray[np.bool_]:
         """Whether a side of each pair is blank."""
         return (self.source.words == 0) | (self.target.words == 0)
 
+    def pair(self, place: int) -> tuple[str, str]:
+        """Return the source and the target of a pair."""
+        return self.source.texts[place], self.target.texts[place]
+
+    def first_pairs(self, most: int) -> TextBatch:
+        """Return a batch of some of the first pairs."""
+        return self.of((self.source.texts[:most], self.target.texts[:most]))
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Consecutive pairs."""
+
+    pairs: list[SentencePair]
+    first: int
+    """Number of pairs before them."""
+
+    @cached_property
+    def sides(self) -> Sides:
+        """The sources and the targets."""
+        return [pair.source for pair in self.pairs], [pair.target for pair in self.pairs]
+
+    @cached_property
+    def texts(self) -> TextBatch:
+        """Both sides as arrays."""
+        return TextBatch.of(self.sides)
+
     @cached_property
     def lines(self) -> NDArray[np.uint32]:
         """The line in its file on which each pair begins."""
         return np.fromiter((pair.line for pair in self.pairs), np.uint32, len(self.pairs))
 
-    def first_pairs(self, most: int) -> TextBatch:
-        """Return a batch of some of the first pairs."""
-        return batch_of(self.pairs[:most], self.first)
 
-
-def batches_of(pairs: Iterable[SentencePair]) -> Iterator[TextBatch]:
+def batches_of(pairs: Iterable[SentencePair]) -> Iterator[PairBatch]:
     """Split a stream into batches of bounded pairs and characters; only a single pair may exceed the latter."""
     waiting: list[SentencePair] = []
     first = size = 0
@@ -131,12 +170,7 @@ def batches_of(pairs: Iterable[SentencePair]) -> Iterator[TextBatch]:
         waiting.append(pair)
         size += len(pair.source) + len(pair.target)
         if len(waiting) == BATCH_PAIRS or size >= BATCH_CHARACTERS:
-            yield batch_of(waiting, first)
+            yield PairBatch(waiting, first)
             first, size, waiting = first + len(waiting), 0, []
     if waiting:
-        yield batch_of(waiting, first)
-
-
-def batch_of(pairs: list[SentencePair], first: int) -> TextBatch:
-    """Return a batch of pairs; `first` is the number of pairs before them."""
-    return TextBatch(pairs, first, Texts([pair.source for pair in pairs]), Texts([pair.target for pair in pairs]))
+        yield PairBatch(waiting, first)

@@ -6,9 +6,11 @@ It takes at most 114 bytes of memory per pair. That of lengths grows with the nu
 from __future__ import annotations
 
 import math
-from collections import Counter
+import sys
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -16,41 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.clean import normalized_key
-from clearhead.data.doctor.characters import character_table
-from clearhead.data.doctor.checks import Found, Usual, found_in
-from clearhead.data.doctor.code_points import TextBatch, Texts, batches_of
+from clearhead.data.doctor.batch_examination import BatchExaminer, ExaminedBatch, Lengths, SideStatistics, keys_of
+from clearhead.data.doctor.checks import Found, Usual
+from clearhead.data.doctor.code_points import PairBatch, Sides, batches_of
 from clearhead.data.doctor.findings import KINDS, NUM_EXAMPLES, Finding, shown
 from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.misalignment import ShiftedRows, ShiftSearch, ShiftWeights
 from clearhead.data.first_seen import FirstRows, digests_of, mixed
 from clearhead.formats import SKIPS, SentencePair
+from clearhead.runtime.shards import run_shards
 from clearhead.text.line_statistics import quantile
 
-_SHARES = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 _MOST_BARS = 12
-
-
-class Lengths:
-    """Lengths of some texts, in characters or words."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[int] = Counter()
-        """Number of texts by length."""
-
-    def add(self, lengths: NDArray[np.int64]) -> None:
-        """Count the lengths of some texts."""
-        values, counts = np.unique(lengths, return_counts=True)
-        self.counts.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the sum of all lengths and some quantiles."""
-        return {
-            "total": sum(length * count for length, count in self.counts.items()),
-            "shortest": min(self.counts, default=0),
-            **{name: quantile(self.counts, share) for name, share in _SHARES.items()},
-            "longest": max(self.counts, default=0),
-        }
 
 
 def histogram(lengths: Lengths, step: int) -> list[tuple[int, int | None, int]]:
@@ -82,13 +61,16 @@ def histogram_step(*sides: Lengths) -> int:
 HEAD_BATCHES = 3
 """Batches at the beginning of a corpus from which typical properties are learned: some 25,000 pairs at most."""
 
+ALONE_BATCHES = 8
+"""Batches that one process examines before others are started, which takes each about as long."""
+
 BITS = {name: 1 << place for place, name in enumerate(KINDS)}
 """The bit of each finding in `Examination.kinds_of_pairs`."""
 
 REPEATED = {"duplicate", "several_targets"}
 """Findings of a pair that depend on earlier pairs."""
 
-OnFound = Callable[[TextBatch, str, Found], None]
+OnFound = Callable[[PairBatch, str, Found], None]
 """Called with a batch, the name of a finding, and its pairs that have it."""
 
 MOST_UNASKED = 100_000
@@ -139,31 +121,6 @@ class RowCounts:
 
 
 @dataclass
-class SideStatistics:
-    """Statistics of the texts of one side."""
-
-    characters: Lengths = field(default_factory=Lengths)
-    words: Lengths = field(default_factory=Lengths)
-    """Words separated by white space."""
-    scripts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
-    """Letters of each script, by its number in the table of characters."""
-
-    def add(self, texts: Texts) -> None:
-        """Add texts to the statistics."""
-        self.characters.add(texts.lengths)
-        self.words.add(texts.words)
-        self.scripts += np.bincount(texts.scripts, minlength=256)
-
-    def script_shares(self) -> dict[str, float]:
-        """Return the share of each script among the letters, the largest first."""
-        counts = self.scripts[1 : len(character_table().script_names)]
-        names = character_table().script_names[1:]
-        total = max(1, int(counts.sum()))
-        shares = {name: int(count) / total for name, count in zip(names, counts, strict=True) if count}
-        return dict(sorted(shares.items(), key=lambda item: -item[1]))
-
-
-@dataclass
 class Examination:
     """The results of an examination."""
 
@@ -190,6 +147,13 @@ class Examination:
             problem: Description of the difference.
         """
         self.findings["unequal_files"].add(SentencePair("", "", origin), problem)
+
+    def add_shifted(self, blocks: Iterable[ShiftedRows]) -> None:
+        """Record the blocks of misaligned pairs, once the other findings of all pairs are."""
+        self.shifted = [*blocks]
+        for block in self.shifted:
+            self.findings["shifted"].add(block.first, block.description, pairs=block.rows)
+            self.kinds_of_pairs[block.start : block.start + block.rows] |= BITS["shifted"]
 
     @property
     def without_findings(self) -> int:
@@ -233,8 +197,8 @@ def measure(rows: Iterable[SentencePair], on_rows: Callable[[int], None] | None 
     """
     result = Examination()
     for batch in batches_of(result.rows.pairs_of(rows, on_rows)):
-        result.source.add(batch.source)
-        result.target.add(batch.target)
+        result.source.add(SideStatistics.of(batch.texts.source))
+        result.target.add(SideStatistics.of(batch.texts.target))
     result.rows.check()
     return result
 
@@ -246,6 +210,7 @@ def examine(
     on_found: OnFound | None = None,
     kinds: Collection[str] = KINDS,
     with_meaning: bool | None = False,
+    processes: int = 1,
 ) -> Examination:
     """Run all checks of `KINDS` that are possible.
 
@@ -259,41 +224,45 @@ def examine(
         with_meaning: Whether to compare meanings, for `shifted` and `no_translation`, which takes a hundred times as
             long as all else. If None, those of the first `MOST_UNASKED` pairs are, where lengths and names cannot tell
             which rows are shifted.
+        processes: Processes that share the work, as far as the size of the corpus repays their start; the result is the
+            same.
     """
     result = Examination()
     leakage = _Leakage()
     for name, others in (held_out or {}).items():
         split = result.held_out[name] = RowCounts()
         for batch in batches_of(split.pairs_of(others, on_rows)):
-            in_common = leakage.look_up(batch, but=name)
+            keys = keys_of(batch.sides)
+            in_common = leakage.look_up(keys, batch.texts.blank, but=name)
             result.findings["overlap"].add_all(batch.pairs, *in_common)
             if on_found is not None:
                 on_found(batch, "overlap", in_common)
-            leakage.remember(name, batch)
+            leakage.remember(name, batch, keys)
         split.check()
     if not held_out:
         result.findings["leakage"].unchecked = "no validation or test text is named"
     if len(held_out or {}) < 2:
         result.findings["overlap"].unchecked = "not both validation and test text are named"
-    stream = batches_of(result.rows.pairs_of(rows, on_rows))
-    head = list(islice(stream, HEAD_BATCHES))
-    _examine(head, stream, leakage if held_out else None, result, on_found, kinds, with_meaning)
+    batches = batches_of(result.rows.pairs_of(rows, on_rows))
+    _examine(batches, leakage if held_out else None, result, on_found, kinds, with_meaning, processes)
     result.rows.check()
     return result
 
 
 def _examine(
-    head: list[TextBatch],
-    rest: Iterable[TextBatch],
+    batches: Iterator[PairBatch],
     leakage: _Leakage | None,
     result: Examination,
     on_found: OnFound | None,
     wanted: Collection[str],
     with_meaning: bool | None,
+    processes: int,
 ) -> None:
-    weights = result.shift_weights = ShiftWeights.learn(head) if "shifted" in wanted else None
+    head = list(islice(batches, HEAD_BATCHES))
+    texts = [batch.texts for batch in head]
+    weights = result.shift_weights = ShiftWeights.learn(texts) if "shifted" in wanted else None
     are_weak = weights is not None and weights.are_weak
-    usual = result.usual = Usual.learn(head, with_meaning=are_weak if with_meaning is None else with_meaning)
+    usual = result.usual = Usual.learn(texts, with_meaning=are_weak if with_meaning is None else with_meaning)
     meaning = None if isinstance(usual.meaning, str) else usual.meaning
     for name, reason in usual.unchecked().items():
         result.findings[name].unchecked = reason
@@ -301,36 +270,73 @@ def _examine(
         result.findings["shifted"].note = _told_by(weights, usual.meaning, is_asked=with_meaning is not None)
     shifts: list[ShiftSearch] = []
     if weights is not None:
-        result.shift_weights = weights if meaning is None else weights.with_meaning(head[0], meaning)
-        shifts.append(ShiftSearch(result.shift_weights, meaning))
+        result.shift_weights = weights if meaning is None else weights.with_meaning(texts[0], meaning)
+        shifts.append(ShiftSearch(result.shift_weights))
+    del texts  # each is freed after use
     repeated = _Repeated() if REPEATED & {*wanted} else None
     kinds: list[NDArray[np.uint32]] = []
-    for batch in chain(_handed_over(head), rest):
-        if meaning is not None and with_meaning is None and batch.first >= MOST_UNASKED:
-            meaning, usual = None, replace(usual, meaning="")
+    make_examiner = partial(
+        BatchExaminer, usual, (*wanted,), weights is not None, leakage is not None, on_found is not None
+    )
+    most_compared = 0 if meaning is None else MOST_UNASKED if with_meaning is None else sys.maxsize
+    is_compared = meaning is not None
+    for batch, own in _examined(make_examiner, head, batches, most_compared, processes):
+        if is_compared and batch.first >= most_compared:
+            is_compared = False
             shifts += [ShiftSearch(weights, first=batch.first)] if weights is not None else []
             result.findings["no_translation"].note = f"the first {batch.first:,} pairs were compared"
-        result.source.add(batch.source)
-        result.target.add(batch.target)
+        result.source.add(own.source)
+        result.target.add(own.target)
         kinds.append(np.zeros(len(batch.pairs), dtype=np.uint32))
-        of_leakage = () if leakage is None else (("leakage", leakage.look_up(batch)),)
-        of_repeated = () if repeated is None else repeated.look_up(batch)
-        for name, pairs in chain(found_in(batch, usual, wanted), of_repeated, of_leakage):
+        of_leakage = () if leakage is None or own.keys is None else (("leakage", leakage.look_up(own.keys, own.blank)),)
+        of_repeated = () if repeated is None else repeated.look_up(batch, own.blank)
+        for name, pairs in chain(own.found(), of_repeated, of_leakage):
             result.findings[name].add_all(batch.pairs, *pairs)
             kinds[-1][pairs.places] |= BITS[name]
             if on_found is not None:
                 on_found(batch, name, pairs)
-        if shifts:
-            shifts[-1].add(batch)
+        if own.rows is not None:
+            shifts[-1].add(own.rows, batch.pairs)
     if kinds:
         result.kinds_of_pairs = np.concatenate(kinds)
     if not shifts:
         result.findings["shifted"].unchecked = "there are too few pairs to learn from"
         return
-    result.shifted = [block for search in shifts for block in search.finish()]
-    for block in result.shifted:
-        result.findings["shifted"].add(block.first, block.description, pairs=block.rows)
-        result.kinds_of_pairs[block.start : block.start + block.rows] |= BITS["shifted"]
+    result.add_shifted(block for search in shifts for block in search.finish())
+
+
+def _examined(
+    make_examiner: Callable[[], BatchExaminer],
+    head: list[PairBatch],
+    rest: Iterator[PairBatch],
+    most_compared: int,
+    processes: int,
+) -> Iterator[tuple[PairBatch, ExaminedBatch]]:
+    """Examine each batch by itself, and yield all in order.
+
+    Args:
+        make_examiner: Makes what examines them.
+        head: The first batches; each is dropped from the list so that it is freed after use.
+        rest: The others.
+        most_compared: The meanings of batches that begin before this pair are compared.
+        processes: Number of processes at most.
+    """
+    batches = chain(_handed_over(head), rest)
+    num_alone = None if processes == 1 else 0 if most_compared else ALONE_BATCHES
+    for batch in islice(batches, num_alone):
+        yield batch, make_examiner().examined(batch.texts, batch.first < most_compared)
+    if (following := next(batches, None)) is None:
+        return
+    waiting = deque[PairBatch]()
+
+    def shards() -> Iterator[tuple[Sides, bool]]:
+        for batch in chain([following], batches):
+            waiting.append(batch)
+            yield batch.sides, batch.first < most_compared
+
+    with closing(run_shards(make_examiner, shards(), workers=processes)) as results:
+        for own in results:
+            yield waiting.popleft(), own
 
 
 def _told_by(weights: ShiftWeights, meaning: Meaning | str, *, is_asked: bool) -> str:
@@ -344,7 +350,7 @@ def _told_by(weights: ShiftWeights, meaning: Meaning | str, *, is_asked: bool) -
     return f"{weak}; so meanings are compared{limit}"
 
 
-def _handed_over(batches: list[TextBatch]) -> Iterator[TextBatch]:
+def _handed_over(batches: list[PairBatch]) -> Iterator[PairBatch]:
     """Yield batches in order, and drop each from the list so that it is freed after use."""
     batches.reverse()
     while batches:
@@ -360,7 +366,7 @@ class _Origins:
         self._files: list[tuple[int, str]] = []
         """Number of the first pair of each file, and its name."""
 
-    def add(self, batch: TextBatch) -> None:
+    def add(self, batch: PairBatch) -> None:
         self._starts.append(batch.first)
         self._lines.append(batch.lines)
         if self._files and all(batch.pairs[place].origin.startswith(self._files[-1][1]) for place in (0, -1)):
@@ -381,14 +387,14 @@ class _Repeated:
     def __init__(self) -> None:
         self._pairs, self._sources, self._origins = FirstRows(), FirstRows(), _Origins()
 
-    def look_up(self, batch: TextBatch) -> Iterator[tuple[str, Found]]:
+    def look_up(self, batch: PairBatch, blank: NDArray[np.bool_]) -> Iterator[tuple[str, Found]]:
         """Yield the repeated pairs, and the repeated sources with other targets."""
         self._origins.add(batch)
-        sources, targets = digests_of(batch.source.texts), digests_of(batch.target.texts)
+        sources, targets = map(digests_of, batch.sides)
         pairs = self._pairs.add(mixed(sources, targets), batch.first)
         same = self._sources.add(sources, batch.first)
-        yield "duplicate", Found(np.flatnonzero((pairs >= 0) & ~batch.blank), partial(self._first, pairs))
-        is_other = (same >= 0) & (pairs < 0) & ~batch.blank
+        yield "duplicate", Found(np.flatnonzero((pairs >= 0) & ~blank), partial(self._first, pairs))
+        is_other = (same >= 0) & (pairs < 0) & ~blank
         yield "several_targets", Found(np.flatnonzero(is_other), partial(self._first, same))
 
     def _first(self, rows: NDArray[np.int64], place: int) -> str:
@@ -401,25 +407,25 @@ class _Leakage:
     def __init__(self) -> None:
         self._splits: dict[str, tuple[FirstRows, _Origins]] = {}
 
-    def remember(self, name: str, batch: TextBatch) -> None:
-        """Remember both sides of the pairs of a split."""
+    def remember(self, name: str, batch: PairBatch, keys: Sides) -> None:
+        """Remember the keys of both sides of the pairs of a split."""
         table, origins = self._splits.setdefault(name, (FirstRows(), _Origins()))
         origins.add(batch)
-        for texts in (batch.source, batch.target):
-            table.add(_keys(texts), batch.first)
+        for side in keys:
+            table.add(digests_of(side), batch.first)
 
-    def look_up(self, batch: TextBatch, *, but: str = "") -> Found:
-        """Return the pairs with a side in a split other than `but`."""
-        is_one = np.zeros(len(batch.pairs), dtype=bool)
+    def look_up(self, keys: Sides, blank: NDArray[np.bool_], *, but: str = "") -> Found:
+        """Return the pairs with a side, by its key, in a split other than `but`."""
+        is_one = np.zeros(blank.size, dtype=bool)
         splits = {name: split for name, split in self._splits.items() if name != but}
         repeated = [
-            (side, name, origins, table.find(keys))
-            for side, keys in (("source", _keys(batch.source)), ("target", _keys(batch.target)))
+            (side, name, origins, table.find(digests))
+            for side, digests in zip(("source", "target"), map(digests_of, keys), strict=True)
             for name, (table, origins) in splits.items()
         ]
         for *_, rows in repeated:
             is_one |= rows >= 0
-        is_one &= ~batch.blank
+        is_one &= ~blank
 
         def detail(place: int) -> str:
             return "; ".join(
@@ -429,7 +435,3 @@ class _Leakage:
             )
 
         return Found(np.flatnonzero(is_one), detail)
-
-
-def _keys(texts: Texts) -> NDArray[np.uint64]:
-    return digests_of([normalized_key(text) for text in texts.texts])

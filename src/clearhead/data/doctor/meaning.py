@@ -82,6 +82,9 @@ class Meaning:
         learned.threshold = float(np.quantile(np.concatenate(unrelated), UNRELATED))
         return learned
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Meaning, (self._source, self._target, self.threshold)
+
     def embeddings(self, batch: TextBatch) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return vectors of the sources and the targets of a batch, whose products are similarities.
 

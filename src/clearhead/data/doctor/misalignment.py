@@ -116,7 +116,7 @@ class Rows(NamedTuple):
     def of(cls, batch: TextBatch, meaning: Meaning | None = None) -> Rows:
         """Return the features of a batch; without meanings if they are not compared."""
         source, target = batch.source, batch.target
-        none = np.zeros((len(batch.pairs), 0), dtype=np.float32)
+        none = np.zeros((len(batch), 0), dtype=np.float32)
         return cls(
             np.log(source.lengths + float(RATIO_FLOOR)),
             np.log(target.lengths + float(RATIO_FLOOR)),
@@ -182,7 +182,7 @@ class ShiftWeights:
         The shift (possibly none) with the best agreement represents matching sides; the median over all shifts
         represents others.
         """
-        if sum(len(batch.pairs) for batch in batches) < FEWEST_PAIRS:
+        if sum(len(batch) for batch in batches) < FEWEST_PAIRS:
             return None
         rows = Rows.joined(map(Rows.of, batches))
         usual = _usual_ratio(rows)
@@ -208,7 +208,7 @@ class ShiftWeights:
 
     def with_meaning(self, batch: TextBatch, meaning: Meaning) -> ShiftWeights:
         """Return the weights with that of meanings, learned from some of the first pairs."""
-        if len(batch.pairs) < FEWEST_PAIRS:
+        if len(batch) < FEWEST_PAIRS:
             return self
         rows = Rows.of(batch.first_pairs(_MEANING_PAIRS), meaning)
         similarity = _means(rows, self.usual)[3]
@@ -254,13 +254,12 @@ class ShiftSearch:
     """Streaming search for misaligned rows, batch by batch.
 
     Args:
-        weights: The weights of the evidence.
-        meaning: Compares meanings as well, if the weights have learned them.
+        weights: The weights of the evidence; with that of meanings if the rows have them.
         first: Number of pairs before those that are added.
     """
 
-    def __init__(self, weights: ShiftWeights, meaning: Meaning | None = None, first: int = 0) -> None:
-        self._weights, self._meaning = weights, meaning
+    def __init__(self, weights: ShiftWeights, first: int = 0) -> None:
+        self._weights = weights
         self._sums = {shift: _Sum(shift) for shift in _SHIFTS}
         self._rows: Rows | None = None
         self._pairs: list[SentencePair] = []
@@ -272,11 +271,10 @@ class ShiftSearch:
         """Total evidence of all rows so far for each shift, and for unrelated texts, which is 0."""
         self._shifted: list[ShiftedRows] = []
 
-    def add(self, batch: TextBatch) -> None:
-        """Process the rows whose neighbours are already known."""
-        rows = Rows.of(batch, self._meaning)
+    def add(self, rows: Rows, pairs: Sequence[SentencePair]) -> None:
+        """Add consecutive pairs, and process the rows whose neighbours are already known."""
         self._rows = rows if self._rows is None else Rows.joined([self._rows, rows])
-        self._pairs += batch.pairs
+        self._pairs += pairs
         self._advance(len(self._pairs) - MOST_SHIFT)
 
     def finish(self) -> list[ShiftedRows]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from clearhead.data.doctor.examination import Examination, Lengths, histogram, histogram_step
+from clearhead.data.doctor.batch_examination import Lengths
+from clearhead.data.doctor.examination import Examination, histogram, histogram_step
 from clearhead.data.doctor.findings import Finding
 from clearhead.data.doctor.text_report import percent, quiet_lines, row_counts
 from clearhead.pages import Html, fill, joined

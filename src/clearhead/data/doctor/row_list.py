@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from clearhead.data.doctor.checks import Found
 from clearhead.data.doctor.cleaning import CleanedRow
-from clearhead.data.doctor.code_points import TextBatch
+from clearhead.data.doctor.code_points import PairBatch
 from clearhead.data.doctor.examination import Examination
 from clearhead.data.doctor.findings import KINDS
 from clearhead.errors import DataError
@@ -70,11 +70,11 @@ class FindingList:
 
     def __init__(self, write: WriteRow) -> None:
         self._write = write
-        self._batch: TextBatch | None = None
+        self._batch: PairBatch | None = None
         self._waiting: list[tuple[int, str, str]] = []
         """Index in the batch, finding and detail."""
 
-    def add(self, batch: TextBatch, name: str, pairs: Found) -> None:
+    def add(self, batch: PairBatch, name: str, pairs: Found) -> None:
         """Add the pairs of a batch that have a finding; to be given to `examine`."""
         if batch is not self._batch:
             self._flush()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.doctor.code_points import batch_of
+from clearhead.data.doctor.code_points import PairBatch
 from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.misalignment import CLEAR_MARGIN, MOST_GAIN, MOST_SHIFT, Rows, ShiftedRows, ShiftWeights
 from clearhead.errors import DataError
@@ -103,7 +103,7 @@ class _Gains(NamedTuple):
         meaning: Meaning | None,
     ) -> _Gains:
         low, high = min(start, start + shift), max(end, end + shift)
-        rows = Rows.of(batch_of([kept[place] for place in range(low, high)], low), meaning)
+        rows = Rows.of(PairBatch([kept[place] for place in range(low, high)], low).texts, meaning)
         by_chance = weights.by_chance_in(rows, 0, high - low)
         own = weights.evidence(rows, 0, high - low, 0, by_chance)
         here = slice(start - low, end - low)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from clearhead.data.doctor.examination import MALFORMED, Examination, RowCounts, SideStatistics
+from clearhead.data.doctor.batch_examination import SideStatistics
+from clearhead.data.doctor.examination import MALFORMED, Examination, RowCounts
 from clearhead.data.doctor.findings import Finding
 from clearhead.formats import SKIPS
 

@@ -74,15 +74,18 @@ def test_with_meanings_rows_get_their_own_targets_and_right_pairs_are_left_alone
     assert found.count(None) <= 4
 
 
-def test_only_the_first_pairs_are_compared_unless_it_is_asked_for(monkeypatch):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_only_the_first_pairs_are_compared_unless_it_is_asked_for(monkeypatch, processes):
     monkeypatch.setattr("clearhead.data.doctor.code_points.BATCH_PAIRS", 200)
     monkeypatch.setattr("clearhead.data.doctor.examination.MOST_UNASKED", 600)
     rows = 2 * [*RIGHT, *WRONG, *RIGHT[:100]]
-    result = examine(pairs_of(rows), with_meaning=None)
+    result = examine(pairs_of(rows), with_meaning=None, processes=processes)
     finding = result.findings["no_translation"]
     assert finding.note == "the first 600 pairs were compared"
     assert 0 < finding.count <= 40
     assert all(place < 600 for place in np.flatnonzero(result.kinds_of_pairs & BITS["no_translation"]))
+    alone = result if processes == 1 else examine(pairs_of(rows), with_meaning=None)
+    assert (result.to_dict(), result.shifted) == (alone.to_dict(), alone.shifted)
 
 
 def test_report_says_that_shifted_rows_need_the_encoder(monkeypatch):

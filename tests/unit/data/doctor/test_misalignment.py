@@ -7,7 +7,7 @@ import pytest
 from corpus_text import pairs_of, texts
 
 from clearhead.data.doctor.code_points import batches_of
-from clearhead.data.doctor.misalignment import MOST_SHIFT, ShiftSearch, ShiftWeights
+from clearhead.data.doctor.misalignment import MOST_SHIFT, Rows, ShiftSearch, ShiftWeights
 
 ROWS = [texts(number) for number in range(3_000)]
 
@@ -16,11 +16,11 @@ def found_in(rows, monkeypatch=None, batch=8_192):
     if monkeypatch is not None:
         monkeypatch.setattr("clearhead.data.doctor.code_points.BATCH_PAIRS", batch)
     batches = list(batches_of(pairs_of(rows)))
-    weights = ShiftWeights.learn(batches)
+    weights = ShiftWeights.learn([batch.texts for batch in batches])
     assert weights is not None
     search = ShiftSearch(weights)
     for one in batches:
-        search.add(one)
+        search.add(Rows.of(one.texts), one.pairs)
     return search.finish()
 
 
@@ -93,5 +93,5 @@ def test_texts_that_are_all_alike_tell_nothing():
 
 
 def test_too_few_pairs_are_not_compared():
-    assert ShiftWeights.learn(list(batches_of(pairs_of(ROWS[:49])))) is None
-    assert ShiftWeights.learn(list(batches_of(pairs_of(ROWS[:50])))) is not None
+    assert ShiftWeights.learn([batch.texts for batch in batches_of(pairs_of(ROWS[:49]))]) is None
+    assert ShiftWeights.learn([batch.texts for batch in batches_of(pairs_of(ROWS[:50]))]) is not None
