@@ -13,7 +13,9 @@ import openpyxl
 import pytest
 
 from clearhead.cli.corpus import check, clean, convert, stats
+from clearhead.data.doctor import examination
 from clearhead.errors import ConfigError, DataError
+from clearhead.runtime import shards
 from clearhead.translation.memory_file import MemoryFile
 from clearhead.translation.result import MemoryMatch
 from commands import clearhead
@@ -35,6 +37,21 @@ def test_stats_counts_rows_and_measures_both_sides(run_command, tsv):
     lines = run_command(stats, tsv).stdout.splitlines()
     assert lines[0].split() == ["200", "rows", "read"]
     assert any(line.split() == ["words,", "total", str(words), str(words)] for line in lines)
+
+
+def test_check_and_clean_use_as_many_processes_as_threads(run_command, monkeypatch, tsv, tmp_path):
+    numbers, run = [], shards.run_shards
+
+    def noted(make_worker, batches, *, workers):
+        numbers.append(workers)
+        return run(make_worker, batches)
+
+    monkeypatch.setattr(examination, "run_shards", noted)
+    monkeypatch.setattr(examination, "ALONE_BATCHES", 0)
+    monkeypatch.setattr("clearhead.runtime.threads.num_threads", lambda: 7)
+    assert "200 rows read" in run_command(check, tsv).stdout
+    run_command(clean, tsv, "-o", tmp_path / "clean.tsv", "--rejected", tmp_path / "rejected.tsv")
+    assert numbers == [7, 7]
 
 
 def test_check_reads_workbooks(run_command, tmp_path):
