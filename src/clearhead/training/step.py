@@ -211,14 +211,14 @@ class Stepper:
 
     def _add_gradient(self, batch: Batch, seed: int, tokens: int, *, is_last: bool) -> tuple[float, ...]:
         """Add a part's gradient; return its loss, negative log-likelihood, alignment loss and tokens with links."""
-        source, target_in, target_out = (
-            ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
-        )
         with (
             self.workers.together(),
             self.workers.accumulating(self._loss, is_last=is_last),
             self._computing(seed, batch),
         ):
+            source, target_in, target_out = (
+                ids.to(self.device, non_blocking=True) for ids in (batch.source, batch.target_in, batch.target_out)
+            )
             with model_products(self.device, is_bf16=self.is_bf16):
                 head = HeadOnSource(self._guided_layer, GUIDED_HEAD)
                 recorder = NOTHING if batch.links is None else Recorder(head=head)

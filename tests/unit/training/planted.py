@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -49,7 +51,8 @@ def lack_memory(where: str, step: int, part: int = 0) -> None:
     """Let a part of a step not fit into memory, once, and gradients be averaged in many buckets.
 
     Args:
-        where: `encoder`, `loss`, or `backward`, when only the gradients of the encoder are still missing.
+        where: `copy` of a batch to the device, `encoder`, `loss`, or `backward`, when only the gradients of the encoder
+            are still missing.
         step: Steps before it.
         part: Parts of the step before it.
     """
@@ -62,9 +65,12 @@ def lack_memory(where: str, step: int, part: int = 0) -> None:
 
     def note(batches: Any, step: int) -> Any:
         now[:] = step, -1
-        return of_step(batches, step)
+        parts, tokens = of_step(batches, step)
+        if place == ["copy", step, part]:
+            parts[part] = replace(parts[part], source=SimpleNamespace(to=fail))
+        return parts, tokens
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         place.clear()
         raise torch.OutOfMemoryError("CUDA out of memory")
 

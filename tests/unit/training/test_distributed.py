@@ -382,6 +382,7 @@ def trained_by(settings: Mapping[str, Any], *thens: Callable[[], None]) -> tuple
     ("places", "who"),
     [
         ({1: ("backward", 2, 1)}, "worker 1"),
+        ({1: ("copy", 2, 0)}, "worker 1"),
         slow({1: ("backward", 2, 0)}, "worker 1"),
         slow({1: ("encoder", 1, 1)}, "worker 1"),
         slow({0: ("encoder", 0, 0)}, "worker 0"),
