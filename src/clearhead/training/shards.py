@@ -97,7 +97,8 @@ def read_tensors(
     for name, shape in shapes.items():
         written = before.get(name) or [(1,) for _ in parts[name]]  # one without rows
         rows, widths = sum(part[0] for part in written), {part[1:] for part in written}
-        if rows != (shape[0] if shape else 1) or widths != {tuple(shape[1:])} or bool(shape) != (name in before):
+        axes = {part.dim() for part in parts[name]}
+        if rows != (shape[0] if shape else 1) or widths != {tuple(shape[1:])} or axes != {len(shape)}:
             raise CheckpointError(f"the shares in {directory} do not make up {name} of shape {shape}")
     return {name: torch.cat(parts.pop(name)) if shape else parts[name][0] for name, shape in shapes.items()}
 

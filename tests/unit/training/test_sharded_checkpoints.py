@@ -230,6 +230,12 @@ def of_another_worker(path: Path, _: Path) -> None:
     shutil.copy(path / "model-00003-of-00003.safetensors", path / "model-00002-of-00003.safetensors")
 
 
+def without_rows(path: Path, _: Path) -> None:
+    share = path / "model-00002-of-00003.safetensors"
+    module.write_weights(share, {"wide": torch.tensor(1.0)}, {"step": "8"})
+    with_index(model={"wide": [3, 3], "short": [1, 7]})(path, path)
+
+
 def with_index(**changes):
     def change(path: Path, _: Path) -> None:
         index = json.loads((path / "index.json").read_text())
@@ -243,6 +249,7 @@ def with_index(**changes):
     [
         (of_another_step, "model-00002-of-00003.safetensors is of step 4, and its checkpoint of step 8"),
         (of_another_worker, r"the shares in .* do not make up wide of shape \[5, 3\]"),
+        (without_rows, r"the shares in .* do not make up wide of shape \[3, 3\]"),
         (with_index(model={"wide": [5, 3]}), "holds short, which index.json does not list"),
         (with_index(model={"wide": [5, 3], "short": []}), r"the shares in .* do not make up short of shape \[\]"),
         (with_index(model={"wide": "all"}), "index.json is not an index of shares"),
