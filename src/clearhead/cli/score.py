@@ -97,10 +97,11 @@ def score(
     settings: Any = decoding.settings
 
     from clearhead.files import open_output
-    from clearhead.formats.row_files import is_same_kind, require_new_column
+    from clearhead.formats.row_files import is_same_kind, refuse_unwritable_rows, require_new_column
     from clearhead.text.word_links import pharaoh
     from clearhead.translation.line_shards import Models, Scoring, score_line
 
+    refuse_unwritable_rows(output)
     given = pairs.read(source, target)
     if pairs.pairs is not None and is_same_kind(pairs.pairs, output):
         require_new_column(pairs.pairs, output, _COLUMN)

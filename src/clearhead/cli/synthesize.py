@@ -128,11 +128,13 @@ def _write(
     from clearhead.files import display_name
     from clearhead.files.streams import format_extension
     from clearhead.formats import write_pairs
+    from clearhead.formats.row_files import refuse_unwritable_rows
 
     if format_extension(output) not in _WRITTEN:
         raise ConfigError(
             f"--output {output}: pairs are written as {', '.join(_WRITTEN)}; text may be compressed, such as .tsv.gz"
         )
+    refuse_unwritable_rows(output)
     refuse_missing(files)
     read = [(display_name(path), _reader(path, column)) for path in files]
     refuse_overwriting(output, files)

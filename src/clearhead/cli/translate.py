@@ -40,7 +40,8 @@ Files = Annotated[
         help="Text files, one segment per line; .gz, .xz and .zst are decompressed, - is standard input (the "
         "default). Several files are translated one after the other. Documents, recognized by their "
         "extension (docs/documents.md), are accepted as well: their text is translated, everything else in "
-        "them is kept. To the rows of a .jsonl, .parquet or .arrow file a column is added (docs/formats.md).",
+        "them is kept. To the rows of a .jsonl, .parquet or .arrow file a column is added, target if --columns "
+        "names no other (docs/formats.md).",
     ),
 ]
 

@@ -43,8 +43,7 @@ class ReadingOptions(OptionGroup):
         None,
         metavar="A[,B]",
         help="Column of a .csv or .tsv file to replace by its translation, or two columns: the one to translate "
-        "and the one for the translations. Numbers counted from 1, or names from the header line. Of a .jsonl, "
-        ".parquet or .arrow file the column to translate, and the name of the one to add, otherwise target.",
+        "and the one for the translations. Numbers counted from 1, or names from the header line.",
         show_default="the only one",
         rich_help_panel="Documents",
     )

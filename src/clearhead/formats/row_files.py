@@ -60,7 +60,9 @@ def lines_in_column(path: str, column: int | str | None, option: str) -> Iterato
     names, width, others, lines = _columns(path, column)
     texts = [place for place in range(width) if place not in others]
     listed = first_few([repr(name[:40]) for name in names], _SHOWN) or f"numbers 1 to {width}"
-    if column is None and len(texts) != 1:
+    if not texts:
+        raise ConfigError(f"{path} has no column of text (it has {listed})")
+    if column is None and len(texts) > 1:
         raise ConfigError(
             f"{path} has {len(texts)} columns of text; say which to translate with {option} (it has {listed})"
         )
@@ -83,6 +85,16 @@ def _columns(path: str, column: int | str | None) -> TextColumns:
             return columns
 
 
+def refuse_unwritable_rows(output: str | None) -> None:
+    """Make sure that rows can be written to a file, if it is one of `KINDS`.
+
+    Raises:
+        DataError: If it is for Arrow or Parquet, and pyarrow is missing or the name asks for compression around it.
+    """
+    if KINDS.get(format_extension(output or "")) in ("Parquet", "Arrow"):
+        arrow_files(output).refuse_what_is_around(output)
+
+
 def require_new_column(path: str, output: str | None, name: str, option: str = "") -> None:
     """Make sure that a column can be added to the rows of a file.
 
@@ -94,13 +106,14 @@ def require_new_column(path: str, output: str | None, name: str, option: str = "
 
     Raises:
         ConfigError: If the output is of another format, or there is such a column.
-        DataError: If the file cannot be read.
+        DataError: If the file cannot be read, or as `refuse_unwritable_rows`.
     """
     kind = ROW_FILES[format_extension(path)]
     is_printed = kind == "JSON lines" and is_standard_output(output)
     if not (is_printed or is_same_kind(path, output)):
         endings = " or ".join(extension for extension, other in ROW_FILES.items() if other == kind)
         raise ConfigError(f"the rows of {path} are written as {endings}; name such a file with --output")
+    refuse_unwritable_rows(output)
     if name in _columns(path, None).names:
         raise ConfigError(f"{path} has a column {name!r} already{option and '; name another: '}{option}")
 
@@ -157,11 +170,11 @@ class TranslatedRows(NamedTuple):
 
         Raises:
             ConfigError: As `require_new_column` and `lines_in_column`, or if there are more columns, or the second one
-                is no name.
+                is no name or empty.
             DataError: As these.
         """
         source, added = columns[0] if columns else None, columns[1] if len(columns) > 1 else ADDED
-        if len(columns) > 2 or not isinstance(added, str):
+        if len(columns) > 2 or not isinstance(added, str) or not added:
             named = ",".join(map(str, columns))
             raise ConfigError(f"--columns {named}: give the column to translate, and a name for the one to add")
         require_new_column(path, output, added, "--columns COLUMN,NAME")

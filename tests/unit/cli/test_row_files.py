@@ -169,6 +169,10 @@ BAD = [
     (["in.parquet"], "has 2 columns of text; say which to translate with --columns NAME (it has 'id', 'de', "),
     (["in.parquet", "--columns", "de,id"], "has a column 'id' already; name another: --columns COLUMN,NAME"),
     (["in.parquet", "--columns", "de,2"], "--columns de,2: give the column to translate, and a name"),
+    (["in.parquet", "--columns", "de,"], "--columns de,: give the column to translate, and a name"),
+    (["in.parquet", "--columns", "0,en"], "column 0 is asked for, but in.parquet has 4 columns"),
+    (["number.jsonl", "--columns", "0"], "column 0 is asked for, but number.jsonl has 1 columns"),
+    (["nested.jsonl"], "nested.jsonl has no column of text (it has 'translation')"),
     (["in.parquet", "--columns", "de", "-o", "out.txt"], "are written as .parquet; name such a file with --output"),
     (["in.parquet", "--columns", "de", "-o", "-"], "are written as .parquet; name such a file with --output"),
     (["in.parquet", "--columns", "de", "--nbest", "2"], "a file of rows cannot be used with --nbest"),
@@ -205,6 +209,7 @@ def test_rows_that_cannot_be_translated_are_one_line(
     torn[1_000:9_000] = bytes(8_000)
     (tmp_path / "torn.parquet").write_bytes(torn)
     write_lines("bad.jsonl", '{"de": "Hund"}', '{"de": "Hund"')
+    write_lines("nested.jsonl", '{"translation": {"de": "Hund"}}')
     write_lines("missing.jsonl", '{"de": "Hund"}', '{"en": 1}')
     write_lines("number.jsonl", '{"de": "Hund"}', '{"de": 2}')
     write_lines("late.jsonl", *['{"de": ""}'] * 200, '{"de": "", "target": "dog"}')
@@ -223,6 +228,15 @@ def test_rows_without_pyarrow_name_the_extra(run_command, make_model_dir, tmp_pa
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=f"need pyarrow, which is not installed: {re.escape(pip_install('arrow'))}"):
         run_command(translate, "none", given, "-o", tmp_path / "out.parquet")
+
+
+@pytest.mark.parametrize("command", [translate, score, distill])
+def test_rows_in_a_compressed_file_are_refused_before_anything_is_done(run_command, tmp_path, command):
+    given = write(tmp_path / "in.parquet", table_of())
+    arguments = {score: ["--pairs", given, "--columns", "de,kind"], translate: [given, "--columns", "de"]}
+    output = tmp_path / "out.parquet.gz"
+    with pytest.raises(DataError, match=r"out\.parquet\.gz: columns of Arrow are compressed within"):
+        run_command(command, "none", *arguments.get(command, [given, "--column", "de"]), "-o", output)
 
 
 @pytest.mark.parametrize("change", [lambda rows: rows[:-1], lambda rows: [*rows, rows[0]]])

@@ -57,7 +57,7 @@ def open_columns(path: str, wanted: Wanted) -> PairFile:
         ConfigError: If a requested column does not exist or holds no text, or the choice of columns is ambiguous.
         DataError: If the file cannot be read or is damaged; also raised during iteration.
     """
-    _refuse_what_is_around(path)
+    refuse_what_is_around(path)
     with _opened(path) as columns:
         names, fields = _chosen(path, columns.schema, wanted)
     pairs, languages = _pairs(path, names, fields), (language_named(fields[0]), language_named(fields[1]))
@@ -72,7 +72,7 @@ def text_columns(path: str) -> TextColumns:
         DataError: If the file cannot be read or is damaged, or the column to read shares its name; the latter two also
             during iteration.
     """
-    _refuse_what_is_around(path)
+    refuse_what_is_around(path)
     with _opened(path) as columns:
         names, types = columns.schema.names, columns.schema.types
     others = frozenset(place for place, kind in enumerate(types) if not _is_text(kind))
@@ -99,7 +99,7 @@ def add_column(path: str, output: str, name: str, values: Iterator[Any], kind: t
     Raises:
         DataError: If there are not as many rows as values, or a file cannot be read or written.
     """
-    _refuse_what_is_around(output)
+    refuse_what_is_around(output)
     with _opened(path) as columns:
         schema, new_file = columns.schema.append(pa.field(name, _TYPES[kind])), columns.new_file
     with _written(output), whole_or_absent(output) as written, new_file(str(written), schema) as file:
@@ -271,7 +271,7 @@ def write_columns(path: str | None, pairs: Iterable[SentencePair], languages: tu
     """
     if path is None or is_standard_output(path):
         raise DataError("columns of Arrow cannot be written to standard output, for they are no text; name a file")
-    _refuse_what_is_around(path)
+    refuse_what_is_around(path)
     schema = pa.schema([(name, pa.string()) for name in side_names(languages)])
     writer: Callable[[str, pa.Schema], Any] = pq.ParquetWriter if _is_parquet(path) else pa.ipc.new_file
     count = 0
@@ -321,7 +321,7 @@ def _refuse_half_characters(pair: SentencePair) -> None:
             raise DataError(f"{pair.origin}: U+{code:04X} is half of a surrogate pair, not a character") from None
 
 
-def _refuse_what_is_around(path: str) -> None:
+def refuse_what_is_around(path: str) -> None:
     """Raise `DataError` for standard input and for compression around the file, because Arrow compresses internally."""
     if path == "-":
         raise DataError(f"columns of Arrow cannot be read from {display_name(path)}: they are not read in order")

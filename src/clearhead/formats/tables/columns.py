@@ -165,7 +165,7 @@ def column_index(path: str, column: int | str, names: Sequence[str], width: int)
         ConfigError: If there is no column of the number, or several have the name.
     """
     if isinstance(column, int):
-        if column <= width:
+        if 0 < column <= width:
             return column - 1
         there = f"{width} columns" + (f": {_listed(names)}" if names else "")
         raise ConfigError(f"column {column} is asked for, but {path} has {there}")

@@ -156,7 +156,7 @@ class Table(Document):
                 f"{','.join(names[:2]) if names else '1,2'}; a file of one column needs no choice"
             )
         indices = [column_index(path, column, names, width) for column in columns]
-        if not 1 <= len(indices) <= 2 or len(set(indices)) < len(indices) or min(indices) < 0:
+        if not 1 <= len(indices) <= 2 or len(set(indices)) < len(indices):
             raise ConfigError(
                 f"columns {','.join(map(str, columns))}: name one or two different ones, the second for translations, "
                 f"by their numbers, counted from 1, or their names in the header"

@@ -117,6 +117,7 @@ def test_columns_are_refused_by_number_and_by_name(tmp_path):
     for columns, message in (
         (None, r"p\.csv has 4 columns: 'id', 'english', 'german', 'french'; say which two .* --columns german,french"),
         (("english", "germn"), r"has no column 'germn'; it has 'id', 'english', 'german', 'french' \(columns may also"),
+        ((0, 2), r"column 0 is asked for, but .*p\.csv has 4 columns"),
         ((2, 5), r"column 5 is asked for, but .*p\.csv has 4 columns: 'id', 'english'"),
         ((2, "english"), r"columns 2,english: in .*p\.csv they are the same one"),
     ):

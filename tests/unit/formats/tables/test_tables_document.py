@@ -109,7 +109,7 @@ def test_a_damaged_row_is_refused_with_its_line(read, written, columns, message)
         (None, r"a.csv has 2 columns \('en', 'de'\); say which to translate, for example --columns en, or which one "),
         (["fr"], "a.csv has no column 'fr'; it has 'en', 'de'"),
         ([3], "column 3 is asked for, but .*a.csv has 2 columns"),
-        ([0], "columns 0: name one or two different ones"),
+        ([0], "column 0 is asked for"),
         ([1, 1], "columns 1,1: name one or two different ones"),
         (["en", 1], "columns en,1: name one or two different ones"),
         ([1, 2, 2], "columns 1,2,2: name one or two different ones"),
