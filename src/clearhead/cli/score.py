@@ -97,11 +97,13 @@ def score(
     settings: Any = decoding.settings
 
     from clearhead.files import open_output
+    from clearhead.files.reading import file_version
     from clearhead.formats.row_files import is_same_kind, refuse_unwritable_rows, require_new_column
     from clearhead.text.word_links import pharaoh
     from clearhead.translation.line_shards import Models, Scoring, score_line
 
     refuse_unwritable_rows(output)
+    since = None if pairs.pairs is None else file_version(pairs.pairs)
     given = pairs.read(source, target)
     if pairs.pairs is not None and is_same_kind(pairs.pairs, output):
         require_new_column(pairs.pairs, output, _COLUMN)
@@ -112,7 +114,7 @@ def score(
     if bulk.ray is not None:
         work, inputs = Scoring(plain, settings), [(given.name, Scoring.lines(given.sources, given.targets))]
         with finished_parts(bulk, named_file(output), inputs, models, work, loaded) as parts:
-            _write(output, (part.text for _, part in parts), given, pairs.pairs)
+            _write(output, (part.text for _, part in parts), given, pairs.pairs, since)
         return
     with progress("scoring", total=len(given.pairs)) as advance:
         scores = translator.score(given.sources, given.targets, name=given.name, on_progress=advance, **settings)
@@ -121,10 +123,16 @@ def score(
             sides = given.sources, given.targets
             aligned = translator.align(*sides, name=given.name, on_progress=advance, align_by=align_by, **settings)
             out.writelines(pharaoh(links) + "\n" for links in aligned)
-    _write(output, map(score_line, scores), given, pairs.pairs)
+    _write(output, map(score_line, scores), given, pairs.pairs, since)
 
 
-def _write(output: str | None, lines: Iterable[str], given: GivenPairs, path: str | None) -> None:
+def _write(
+    output: str | None,
+    lines: Iterable[str],
+    given: GivenPairs,
+    path: str | None,
+    since: tuple[int, int, int] | None,
+) -> None:
     """Write scores as lines, or as a column of rows: those of the file of pairs if it has the format of the output.
 
     Args:
@@ -132,6 +140,7 @@ def _write(output: str | None, lines: Iterable[str], given: GivenPairs, path: st
         lines: The scores.
         given: The pairs.
         path: Their file, if they are in one.
+        since: Its `file_version` before it was read.
 
     Raises:
         DataError: If a file cannot be read or written.
@@ -148,7 +157,7 @@ def _write(output: str | None, lines: Iterable[str], given: GivenPairs, path: st
 
     with TemporaryDirectory() as directory:
         if path is None or not is_same_kind(path, output):
-            path = f"{directory}/pairs{format_extension(output)}"
+            path, since = f"{directory}/pairs{format_extension(output)}", None
             write_pairs(path, given.pairs, ("source", "target"))
-        with added_column(path, output, _COLUMN, float) as out:
+        with added_column(path, output, _COLUMN, float, since) as out:
             out.writelines(lines)

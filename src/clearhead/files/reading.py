@@ -88,6 +88,15 @@ def os_error_as(kind: type[ClearheadError], what: str) -> Iterator[None]:
         raise kind(f"{what}: {error.strerror or error}") from None
 
 
+def file_version(path: str | Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is written or replaced; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
 def read_json(path: str | Path, error: type[ClearheadError]) -> dict[str, Any]:
     """Read a JSON object from a regular file.
 

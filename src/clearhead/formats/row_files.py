@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self, TextIO
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import is_standard_output, os_error_as, require_regular
+from clearhead.files.reading import file_version
 from clearhead.files.streams import format_extension
 from clearhead.formats.document_files import ROW_FILES, is_row_file
 from clearhead.formats.pair_files import arrow_files
@@ -86,12 +87,12 @@ def _columns(path: str, column: int | str | None) -> TextColumns:
 
 
 def refuse_unwritable_rows(output: str | None) -> None:
-    """Make sure that rows can be written to a file, if it is one of `KINDS`.
+    """Make sure that rows can be written to a file, if it is one of `ROW_FILES`.
 
     Raises:
         DataError: If it is for Arrow or Parquet, and pyarrow is missing or the name asks for compression around it.
     """
-    if KINDS.get(format_extension(output or "")) in ("Parquet", "Arrow"):
+    if ROW_FILES.get(format_extension(output or "")) in ("Parquet", "Arrow"):
         arrow_files(output).refuse_what_is_around(output)
 
 
@@ -119,7 +120,13 @@ def require_new_column(path: str, output: str | None, name: str, option: str = "
 
 
 @contextmanager
-def added_column(path: str, output: str | None, name: str, kind: type[str] | type[float] = str) -> Iterator[TextIO]:
+def added_column(
+    path: str,
+    output: str | None,
+    name: str,
+    kind: type[str] | type[float] = str,
+    since: tuple[int, int, int] | None = None,
+) -> Iterator[TextIO]:
     r"""Yield a text file for the values of a new column, one a line; after them, write the rows of a file with it.
 
     The output appears only when it is complete. The lines are in a temporary file.
@@ -129,9 +136,11 @@ def added_column(path: str, output: str | None, name: str, kind: type[str] | typ
         output: File to write, of the same format; only JSON lines go to standard output (`None` or `-`).
         name: Name of the column.
         kind: Type of its values.
+        since: The file's `file_version` when it was read for them; None if nothing else can write it.
 
     Raises:
-        DataError: If the file cannot be read, has other rows than values, or the output cannot be written.
+        DataError: If the file cannot be read, has changed or has other rows than values, or the output cannot be
+            written.
     """
     above = None if output is None else os.path.dirname(os.path.realpath(output))
     beside = above if above and os.path.isdir(above) else None
@@ -143,6 +152,8 @@ def added_column(path: str, output: str | None, name: str, kind: type[str] | typ
             if error.filename is not None:  # of another file
                 raise
             raise DataError(f"cannot write a temporary file for {output}: {error.strerror or error}") from None
+        if since is not None and file_version(path) != since:
+            raise DataError(f"{path} changed while it was read; run the same command again")
         values = (kind(line.removesuffix("\n")) for line in lines)
         if ROW_FILES[format_extension(path)] == "JSON lines":
             json_lines.add_column(path, output, name, values)
@@ -158,6 +169,8 @@ class TranslatedRows(NamedTuple):
     """Number or name of the column to translate; None: the only one of text."""
     added: str
     """Name of the column of translations."""
+    since: tuple[int, int, int] | None
+    """The file's `file_version` before it is read."""
 
     @classmethod
     def of(cls, path: str, columns: Sequence[int | str], output: str | None) -> Self:
@@ -178,7 +191,7 @@ class TranslatedRows(NamedTuple):
             named = ",".join(map(str, columns))
             raise ConfigError(f"--columns {named}: give the column to translate, and a name for the one to add")
         require_new_column(path, output, added, "--columns COLUMN,NAME")
-        rows = cls(path, source, added)
+        rows = cls(path, source, added, file_version(path))
         rows.lines()  # what it cannot read is refused before anything is translated
         return rows
 
@@ -188,4 +201,4 @@ class TranslatedRows(NamedTuple):
 
     def opened(self, output: str | None) -> AbstractContextManager[TextIO]:
         """Open a file for the translations, as `added_column` does."""
-        return added_column(self.path, output, self.added)
+        return added_column(self.path, output, self.added, since=self.since)

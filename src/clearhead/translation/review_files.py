@@ -19,6 +19,7 @@ from pathlib import Path
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import file_sha256, locked, new_file, os_error_as
+from clearhead.files.reading import file_version
 from clearhead.files.streams import whole_or_absent
 from clearhead.formats.document import Document
 from clearhead.translation.journal import Journal, hidden_path, journal_path
@@ -79,7 +80,7 @@ class ReviewFiles:
         known = {original if self.is_in_place else None, *(entry.get(_WROTE) for entry in entries)}
         if self._present not in known:
             self._refuse_output()
-        self._state = _state(output)
+        self._state = file_version(output)
         self._next = self._present
         """Checksum of the version that is being written; another thread may find it before `write` has returned."""
 
@@ -109,7 +110,7 @@ class ReviewFiles:
 
     def is_unchanged(self) -> bool:
         """Return whether the output is what the review read or wrote; its bytes count, not its date."""
-        state = _state(self.output)
+        state = file_version(self.output)
         if state != self._state and _checksum(self.output) in (self._present, self._next):
             self._state = state
         return state == self._state
@@ -154,7 +155,7 @@ class ReviewFiles:
             self._next = checksum
         with os_error_as(DataError, f"cannot write {self.output}"), whole_or_absent(str(self.output)) as written:
             written.write_bytes(data)
-        self._present, self._state = checksum, _state(self.output)
+        self._present, self._state = checksum, file_version(self.output)
 
     def remove(self) -> None:
         """Remove what only an unfinished review in place needs: the journal and the copy of the document."""
@@ -213,12 +214,3 @@ def _checksum(path: Path) -> str | None:
         return None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _state(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file is written; None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -254,6 +254,29 @@ def test_rows_that_change_meanwhile_are_refused(tmp_path, change, extension):
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("extension", [".parquet", ".jsonl"])
+def test_rows_that_are_written_again_meanwhile_are_refused(tmp_path, extension):
+    path = tmp_path / f"in{extension}"
+
+    def write_all(texts):
+        if extension == ".parquet":
+            write(path, table_of(texts))
+        else:
+            path.write_text("".join(json.dumps({"de": text}) + "\n" for text in texts))
+
+    write_all(TEXTS)
+    rows = row_files.TranslatedRows.of(str(path), ["de", "en"], str(tmp_path / f"out{extension}"))
+
+    def translate_while_it_is_written():
+        with rows.opened(str(tmp_path / f"out{extension}")) as lines:
+            lines.writelines(text + "\n" for text in LINES)
+            write_all(["Eine ganz andere Zeile.", *TEXTS[1:]])
+
+    with pytest.raises(DataError, match=r"in\.\w+ changed while it was read; run the same command again"):
+        translate_while_it_is_written()
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
 def test_files_without_rows_stay_so(run_command, make_model_dir, write_lines, tmp_path):
     write(tmp_path / "in.parquet", table_of([], kind=pa.array([], pa.string())))
     run_command(
