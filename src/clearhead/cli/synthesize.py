@@ -19,11 +19,12 @@ from clearhead.cli.options import OUTPUT, DecodeOptions, Sample, with_option_gro
 from clearhead.cli.rules import refuse_clashes
 from clearhead.config import Sampling
 from clearhead.errors import ConfigError, DataError
+from clearhead.formats.document_files import ROW_FILES
 
 if TYPE_CHECKING:
     from clearhead.training.synthetic_pairs import MachineSide
 
-_WRITTEN = (".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+_WRITTEN = (".tsv", *ROW_FILES)
 """Extensions of the pairs that are written."""
 
 Output = Annotated[
