@@ -51,7 +51,7 @@ def test_steps_of_another_origin_are_said_and_removed(tmp_path, before, now, rea
     assert line == f"the finished parts in {tmp_path / 'parts'} cannot be used, and are made again: {reason}"
 
 
-def test_nothing_stays_if_the_origin_cannot_be_written(tmp_path, monkeypatch):
+def test_an_origin_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
