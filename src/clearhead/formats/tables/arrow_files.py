@@ -25,6 +25,8 @@ from clearhead.runtime.memory import limited_memory
 from clearhead.text.lines import segment_on_one_line
 
 READ_ROWS = 1_000
+READ_BYTES = 2**20
+"""Bytes of a column of a Parquet file that are read at once."""
 SPARE_MEMORY = 2**29
 """Bytes that one batch of rows may take beside four times the size of its file."""
 WRITTEN_ROWS = 50_000
@@ -141,7 +143,8 @@ def _is_parquet(path: str) -> bool:
 
 @contextmanager
 def _parquet(path: str) -> Iterator[_Columns]:
-    with pq.ParquetFile(path) as file:
+    # Prepared reads (pre_buffer) would hold the whole file, and reads without a buffer a whole row group.
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BYTES) as file:
         yield _Columns(file.schema_arrow, lambda names: file.iter_batches(READ_ROWS, columns=names), pq.ParquetWriter)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import tracemalloc
@@ -262,11 +263,11 @@ def test_write_columns_rejects_stdout_gzip_and_directories(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):
-    """Arrow's own memory, which holds the texts; a batch of a few thousand rows at a time."""
-    peaks = []
+    """Arrow's own memory, for texts that compression hardly shortens; most rows are in one row group."""
+    peaks, drawn = [], random.Random(5)
     for rows in (10_000, 60_000):
         path = str(tmp_path / "long.parquet")
-        pairs = (SentencePair(f"{row} " * 9, f"{row} " * 9, "x:1") for row in range(rows))
+        pairs = (SentencePair(*(drawn.randbytes(90).hex() for _ in "ab"), "x:1") for _ in range(rows))
         assert write_columns(path, pairs, ("en", "de")) == rows
         before, peak = pa.total_allocated_bytes(), 0
         for count, _ in enumerate(read_pairs([path]), start=1):
@@ -274,7 +275,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
                 peak = max(peak, pa.total_allocated_bytes() - before)
         assert count == rows
         peaks.append(peak)
-    assert peaks[1] < 3 * peaks[0]
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_texts_of_a_batch_become_python_strings_one_at_a_time(tmp_path):
