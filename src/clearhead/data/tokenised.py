@@ -114,7 +114,7 @@ class TokenisedPieces:
             for number, (result, files) in results:
                 self._steps.add(self._name(number), result, files)
                 on_progress("tokenising", done := done + pieces[number].rows)
-        if actors and missing:
+        if actors and count:
             notice(actors.speed("pairs", count, time.monotonic() - began))
 
     def join(self, store: StoreWriter) -> TrainingCounts:

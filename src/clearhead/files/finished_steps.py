@@ -66,8 +66,8 @@ class FinishedSteps:
             remove_leftovers(self.directory)
             return
         if self.directory.exists():
-            unknown = f"{damaged} is damaged" if damaged else "it is not known what they were made of"
-            why = differences(before, origin) if before else [unknown]
+            unknown = f"{damaged} is damaged" if damaged else "it is not known whether they are of the same"
+            why = differences(before, origin) if before and origin else [unknown]
             self._say(f"the finished parts in {self.directory} cannot be used, and are made again: {'; '.join(why)}")
             shutil.rmtree(self.directory)
             self.are_kept = False
@@ -79,16 +79,20 @@ class FinishedSteps:
 
         Raises:
             DataError: If a file of it is there and cannot be read.
+            OSError: If a damaged file cannot be removed.
         """
         result, damaged = self._load(name)
         if damaged:
             self._say(f"{damaged} is damaged (not what its checksum says), and is made again")
+            damaged.unlink(missing_ok=True)  # a link would be written through
         return result
 
     def _load(self, name: str) -> tuple[Any, Path | None]:
         """Return the result of a step, or None, and the file of it that is damaged, if one is."""
         path = self.directory / name
         with os_error_as(DataError, f"cannot read {path}"), suppress(FileNotFoundError):
+            if path.is_symlink():
+                return None, path
             checksum, _, rest = path.read_bytes().partition(b"\n")
             if checksum != _sha256(rest):
                 return None, path
@@ -142,7 +146,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def _is_whole(path: Path, sha256: str) -> bool:
     with os_error_as(DataError, f"cannot read {path}"):
         try:
-            return file_sha256(path) == sha256
+            return not path.is_symlink() and file_sha256(path) == sha256
         except FileNotFoundError:
             return False
 

@@ -245,8 +245,10 @@ class _JsonWorker:
     def __call__(self, row: Mapping[str, Any]) -> bytes:
         try:
             return json.dumps(self._work(json.loads(row["shard"]))).encode("ascii")
-        except OSError as error:
+        except FileNotFoundError as error:
             raise ClearheadError(f"{error}; the files must be at the same place on every machine") from None
+        except OSError as error:
+            raise ClearheadError(str(error)) from None
 
 
 def _reason(error: Exception) -> str:

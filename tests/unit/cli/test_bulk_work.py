@@ -254,6 +254,8 @@ def test_workers_of_another_version_or_without_the_files_are_one_line(tmp_path):
     worker = ray_shards._JsonWorker(lambda: lambda shard: (tmp_path / shard["name"]).read_text(), full_version())
     with pytest.raises(ClearheadError, match=r"No such file.*none.*must be at the same place on every machine"):
         worker({"number": 0, "shard": '{"name": "none"}'})
+    with pytest.raises(ClearheadError, match=r"Is a directory: '[^']*'$"):
+        worker({"number": 0, "shard": '{"name": "."}'})
 
 
 @pytest.mark.parametrize("command", [distill, backtranslate])

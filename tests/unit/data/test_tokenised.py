@@ -5,16 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 from pieces_of_text import PIECE, cut_small, of_linked_lines, of_pairs
 
 from clearhead.config import Config
-from clearhead.data import staged_corpus, survey
+from clearhead.data import staged_corpus, survey, tokenised
 from clearhead.data.clean import REASONS
 from clearhead.data.prepare import prepare
 from clearhead.errors import ClearheadError
+from clearhead.files.finished_steps import FinishedSteps
 from clearhead.formats import SKIPS
+from clearhead.runtime.ray_shards import Actors, run_here_or_on_ray
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +87,22 @@ def test_of_a_large_text_some_of_the_pieces_are_searched_for_wrong_pairs(tmp_pat
         wrong = prepare(config, tmp_path / str(most) / "data", is_forced=True).report["wrong"]
         found[most] = wrong["examined"], wrong["findings"].get("mojibake", 0)
     assert found == {84: (84, PIECE), 83: (42, 0), 21: (21, 0)}
+
+
+def test_a_piece_that_is_all_held_out_is_tokenised_by_actors_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        tokenised, "run_here_or_on_ray", lambda *work, actors, **rest: run_here_or_on_ray(*work, actors=None, **rest)
+    )
+    config = of_linked_lines(tmp_path)
+    tokenizer = prepare(config, tmp_path / "run" / "data", is_forced=True).tokenizer
+    (tmp_path / "rows").write_text("[]\n")
+    piece = staged_corpus.Piece(str(tmp_path / "rows"), 0, rows=0, number=0, left_out=(0,))
+    text = SimpleNamespace(train=SimpleNamespace(pieces=[piece]), forbidden=set())
+    with FinishedSteps.of(tmp_path / "parts", {}, print) as steps:
+        steps.add("text", {})
+        pieces = tokenised.TokenisedPieces(steps, text, tokenizer, config, ({}, {}))
+        pieces.make(lambda stage, count: None, pytest.fail, 1, Actors(2, 0))
+        assert len(list(steps.directory.glob("*.pairs.arrow"))) == 1
 
 
 @pytest.mark.parametrize("is_killed", [True, False])

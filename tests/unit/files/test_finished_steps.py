@@ -42,13 +42,29 @@ def test_steps_stay_after_an_error_and_go_at_the_end(tmp_path):
     [
         ({"seed": 5, "text": "a"}, {"seed": 7, "text": "a"}, "seed was 5 and now is 7"),
         ({"text": "a"}, {"text": "a", "seed": 7}, "seed was None and now is 7"),
-        ({}, {}, "it is not known what they were made of"),
+        ({}, {}, "it is not known whether they are of the same"),
+        ({"seed": 5}, {}, "it is not known whether they are of the same"),
     ],
 )
 def test_steps_of_another_origin_are_said_and_removed(tmp_path, before, now, reason):
     begin(tmp_path / "parts", before)
     (line,) = begin(tmp_path / "parts", now)
     assert line == f"the finished parts in {tmp_path / 'parts'} cannot be used, and are made again: {reason}"
+
+
+@pytest.mark.parametrize("name", ["count", "numbers"])
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_is_not_used_and_nothing_is_written_through_it(tmp_path, name, exists):
+    begin(tmp_path / "parts", {"seed": 5})
+    (link := tmp_path / "parts" / name).rename(tmp_path / "mine")
+    content = (tmp_path / "mine").read_bytes()
+    link.symlink_to(tmp_path / ("mine" if exists else "none"))
+    assert begin(tmp_path / "parts", {"seed": 5}) == [
+        f"{link} is damaged (not what its checksum says), and is made again"
+    ]
+    assert (tmp_path / "mine").read_bytes() == content
+    assert link.read_bytes() == content
+    assert not link.is_symlink()
 
 
 def test_an_origin_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
