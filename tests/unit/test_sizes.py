@@ -22,7 +22,7 @@ ROOMS = {
     "__main__.py": 3,
     "browser": 538,
     "bundle": 494,
-    "cli": 4_480,
+    "cli": 4_530,
     "config": 976,
     "conversion.py": 73,
     "data": 4_234,

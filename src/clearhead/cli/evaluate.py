@@ -314,7 +314,7 @@ def _evaluated_on_ray(
         decoding: How they are made.
         path: The model.
     """
-    from clearhead.translation.line_shards import Judging, Models
+    from clearhead.translation.line_shards import Judging, Models, translations_in
     from clearhead.translation.test_set import ModelEvaluation
 
     models, work = Models(path, decoding.device), Judging(decoding.settings)
@@ -322,7 +322,7 @@ def _evaluated_on_ray(
     translator.translate([], **decoding.settings)  # an impossible setting is refused before anything is translated
     inputs = [(given.name, given.sources) for given in test_sets]
     parts = kept.enter_context(finished_parts(bulk, output, inputs, models, work, translator, _SHARD_LINES))
-    translations = work.translations(parts)
+    translations = translations_in(parts)
     for given in test_sets:
         evaluation = ModelEvaluation.of_translations(
             list(islice(translations, len(given.sources))),

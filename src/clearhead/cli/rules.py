@@ -65,9 +65,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("--as-text", excludes="--paragraphs", why="which reads other units than lines"),
         _MACHINE,
         Rule("--ray", needs="--output FILE", why="beside which finished parts are kept"),
-        Rule(
-            "--ray", excludes="a document, more than one FILE, --memory, --alignments, --report, --workers, --threads"
-        ),
+        Rule("--ray", excludes="more than one FILE, --memory, --alignments, --report, --workers, --threads"),
     ),
     "review": (Rule("--fuzzy, --reuse-from", needs="--memory FILE"),),
     "backtranslate": (

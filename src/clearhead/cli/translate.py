@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,10 +22,11 @@ from clearhead.cli.translation_options import TranslationOptions
 from clearhead.files import is_standard_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from clearhead.formats.row_files import TranslatedRows
+    from clearhead.translation.result import Translation
     from clearhead.translation.translator import Translator
 
 
@@ -89,11 +90,11 @@ def translate(
     recalled, read_terms = terms.lookups(*languages, terms.fuzzy), terms.reader(decoding.settings, *languages)
     memory, arguments["neighbours"] = recalled.get("memory"), recalled.get("neighbours")
 
-    def load() -> AbstractContextManager[Translator]:
-        return TranslatorTeam.of(model, workers, device=decoding.device, ensemble=decoding.ensemble or ())
-
+    device = decoding.device if bulk.ray is None else "cpu"  # the workers have the GPUs
+    load = partial(TranslatorTeam.of, model, workers, device=device, ensemble=decoding.ensemble or ())
     if are_documents:
-        translate_documents(load, paths, outputs, documents, memory, arguments, read_terms, workers=workers)
+        on_ray = None if bulk.ray is None else partial(_lines_on_ray, bulk, model, decoding, outputs.output)
+        translate_documents(load, paths, outputs, documents, memory, arguments, read_terms, workers, on_ray)
         return
     outputs.refuse_overwriting(paths)
     arguments |= {"alignments": outputs.alignments is not None, "one_line": not outputs.is_jsonl}
@@ -112,9 +113,8 @@ def translate(
                 name, before, is_typed = display_name(path), writer.count, _is_typed(path)
                 check = None if documents.as_text or rows or is_typed else partial(_refuse_markup, path)
                 # Whoever types a line wants to see its translation before typing the next.
-                size = 1 if is_typed else CHUNK_LINES * workers
+                arguments |= {"name": name, "chunk_lines": 1 if is_typed else CHUNK_LINES * workers}
                 notices, lines = TranslationNotices(name, translator), rows.lines() if rows else read_lines(path)
-                arguments |= {"name": name, "chunk_lines": size}
                 for chunk in translate_lines(translator, lines, on_first=check, **arguments):
                     notices.add_left(chunk.left)
                     notices.add(list(zip(chunk.places, chunk.kept, strict=True)))
@@ -162,6 +162,27 @@ def _translate_on_ray(
             notices.add_left(part.details["left"])
             notices.add(list(notable_lines(part)))
     notices.tell()
+
+
+@contextmanager
+def _lines_on_ray(
+    bulk: BulkOptions,
+    model: Path,
+    decoding: TranslatorOptions,
+    output: str | None,
+    name: str,
+    lines: Sequence[str],
+    translator: Translator,
+    arguments: Mapping[str, Any],
+) -> Iterator[Mapping[str, Translation]]:
+    """Translate the lines of a document on a Ray cluster, in parts that are kept until the block ends; by source."""
+    from clearhead.translation.line_shards import Models, TranslatingParts, translations_in
+
+    models = Models(model, decoding.device, tuple(decoding.ensemble or ()))
+    inputs = [(f"the texts of {name}", lines)]
+    work = TranslatingParts(arguments)
+    with finished_parts(bulk, named_file(output), inputs, models, work, translator) as parts:
+        yield {made.source: made for made in translations_in(parts)}
 
 
 def _refuse_markup(path: str, lines: list[str]) -> None:

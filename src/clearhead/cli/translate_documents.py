@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from clearhead.translation.journal import TranslationJournal
     from clearhead.translation.memory import Lookup
     from clearhead.translation.report import TranslationReport
+    from clearhead.translation.result import Translation
     from clearhead.translation.translator import Translator
 
 
@@ -168,8 +169,8 @@ def translate_documents(
     memory: Lookup | None,
     settings: Mapping[str, Any],
     read_terms: Callable[[Translator], Mapping[str, Any]] | None,
-    *,
     workers: int,
+    on_ray: Callable[..., AbstractContextManager[Mapping[str, Translation]]] | None,
 ) -> None:
     """Translate documents one after the other; each output file appears when it is complete.
 
@@ -183,6 +184,8 @@ def translate_documents(
         settings: Decoding settings, as in `translate_document`.
         read_terms: Returns the terminology for the translator, as further settings; None if there is none.
         workers: Processes that share the lines.
+        on_ray: Translates the lines on a Ray cluster, given the document's name, its lines, the translator and
+            settings; None: they are translated here.
 
     Raises:
         ConfigError: If an output has another extension than its document, an option does not apply, or a binary
@@ -218,6 +221,7 @@ def translate_documents(
                 outputs,
                 options,
                 workers=workers,
+                on_ray=on_ray,
             )
             _tell(display_name(path), document, translated, translator, pages)
 
@@ -263,10 +267,10 @@ def _translate(
     options: DocumentOptions,
     *,
     workers: int,
+    on_ray: Callable[..., AbstractContextManager[Mapping[str, Translation]]] | None,
 ) -> list[TranslatedSegment]:
     from clearhead.files import open_output
     from clearhead.translation.documents import CHUNK_LINES, fillings, lines_to_translate, origin_of, translate_document
-    from clearhead.translation.journal import TranslationJournal, journal_path
     from clearhead.translation.result import json_line
     from clearhead.translation.translator import match_repairer
 
@@ -282,13 +286,11 @@ def _translate(
         translates=partial(translator.translates, terms=terms),
         repairer=match_repairer(translator, reuse_from, terms, {"target_lang": settings.get("target_lang")}),
     )
-    with open_output(output) as out:
+    made = nullcontext(None) if on_ray is None else on_ray(name, lines, translator, settings)
+    with made as translations, open_output(output) as out:
         journal = None
-        if output is not None and _is_lasting(output):
-            origin = origin_of(translator, consults=neighbours is not None, **settings)
-            journal = TranslationJournal(journal_path(output), origin, notice=notice)
-            if done := sum(line in journal.translations for line in lines):
-                notice(f"{name}: going on, {done:,} of {len(lines):,} lines are in {journal.path}")
+        if translations is None and output is not None and _is_lasting(output):
+            journal = _journal(output, origin_of(translator, consults=neighbours is not None, **settings), name, lines)
         with _going_on_later(journal):
             with progress(f"translating {name}", total=len(lines)) as advance:
                 translated = translate_document(
@@ -300,6 +302,7 @@ def _translate(
                     neighbours=neighbours,
                     reuse_from=reuse_from,
                     journal=journal,
+                    finished=translations,
                     chunk_lines=CHUNK_LINES * workers,
                     on_progress=advance,
                     only_if=outputs.only_if,
@@ -312,6 +315,16 @@ def _translate(
     if journal is not None:
         journal.remove()
     return translated
+
+
+def _journal(output: str, origin: Mapping[str, object], name: str, lines: Sequence[str]) -> TranslationJournal:
+    """Open the journal beside an output, and report how many of the lines to translate are in it."""
+    from clearhead.translation.journal import TranslationJournal, journal_path
+
+    journal = TranslationJournal(journal_path(output), origin, notice=notice)
+    if done := sum(line in journal.translations for line in lines):
+        notice(f"{name}: going on, {done:,} of {len(lines):,} lines are in {journal.path}")
+    return journal
 
 
 @contextmanager

@@ -82,6 +82,7 @@ def translate_document(
     neighbours: Retrieve | None = None,
     reuse_from: float | None = None,
     journal: TranslationJournal | None = None,
+    finished: Mapping[str, Translation] | None = None,
     chunk_lines: int = CHUNK_LINES,
     on_progress: Callable[[int], None] | None = None,
     plain: bool = False,
@@ -113,6 +114,7 @@ def translate_document(
         reuse_from: Minimum similarity of a match that is repaired and reused, as for `Translator.translate`.
         journal: Finished translations are read from it and appended to it; opened with `origin_of` the same
             translator and settings.
+        finished: Translations by their source, made in the same way, in place of those of a journal.
         chunk_lines: Lines translated between two journal entries.
         on_progress: Called with the number of lines finished, of those that `lines_to_translate` returns.
         plain: Search and score by the readable code alone.
@@ -136,7 +138,8 @@ def translate_document(
         # Line by line, so that an error names the line of the file.
         translator.pair_encoder.split_sources([text], target_lang, name=name, first=line)
     lines = _distinct_lines(to_translate)
-    done = {line: journal.translations[line] for line in lines if line in journal.translations} if journal else {}
+    before = journal.translations if journal else finished or {}
+    done = {line: before[line] for line in lines if line in before}
     if on_progress is not None and done:
         on_progress(len(done))
     waiting = (line for line in lines if line not in done)

@@ -126,6 +126,23 @@ class Translating(NamedTuple):
         return Part(out.getvalue(), {"notable": notable, "left": chunk.left})
 
 
+class TranslatingParts(NamedTuple):
+    """Translations of the lines of a document's segments, as `documents.translate_document` makes them."""
+
+    arguments: Mapping[str, Any]
+    """Those of `translate_document` that are arguments of `Translator.translate`."""
+
+    def origin(self, translator: Translator) -> dict[str, Any]:
+        """Return everything that determines the output, see `Work`."""
+        own = {name: value for name, value in self.arguments.items() if name not in _WITHOUT_EFFECT}
+        return {**origin_of(translator, **own), "work": "lines of a document"}
+
+    def make(self, translator: Translator, shard: Shard) -> Part:
+        """Translate the lines of a shard."""
+        made = translator.translate(shard.lines(), one_line=True, name=shard.name, first=shard.first, **self.arguments)
+        return Part("", {"translations": _TRANSLATIONS.dump_python(made, mode="json")})
+
+
 class Judging(NamedTuple):
     """Translations of test sets as the model wrote them, as for `test_set.evaluate_model`."""
 
@@ -142,12 +159,6 @@ class Judging(NamedTuple):
             shard.lines(), scores=False, raw=True, name=shard.name, first=shard.first, **self.settings
         )
         return Part("", {"translations": _TRANSLATIONS.dump_python(made, mode="json")})
-
-    @staticmethod
-    def translations(parts: Iterable[tuple[Shard, Part]]) -> Iterator[Translation]:
-        """Yield the translations in parts."""
-        for _, part in parts:
-            yield from _TRANSLATIONS.validate_python(part.details["translations"])
 
 
 class Scoring(NamedTuple):
@@ -172,6 +183,12 @@ class Scoring(NamedTuple):
         by = translator.plain if self.plain else translator
         scores = by.score(sources, targets, name=shard.name, first=shard.first, **self.settings)
         return Part("".join(map(score_line, scores)), {})
+
+
+def translations_in(parts: Iterable[tuple[Shard, Part]]) -> Iterator[Translation]:
+    """Yield the translations in parts of `TranslatingParts` or `Judging`."""
+    for _, part in parts:
+        yield from _TRANSLATIONS.validate_python(part.details["translations"])
 
 
 def score_line(score: float) -> str:

@@ -37,7 +37,7 @@ from clearhead.runtime import ray_shards
 from clearhead.runtime.installation import pip_install
 from clearhead.runtime.ray_shards import Actors
 from clearhead.runtime.version import full_version
-from clearhead.translation import lines
+from clearhead.translation import documents, lines
 from clearhead.translation.documents import origin_of
 from clearhead.translation.line_shards import Models, Scoring, load_worker, origin_on
 from clearhead.translation.translator import Translator
@@ -191,6 +191,47 @@ def test_rows_are_those_of_one_process(run_command, make_model_dir, write_lines,
         run_command(command, model, *arguments, "-o", there, "--ray", "auto")
         assert here.read_bytes() == there.read_bytes()
         assert not Path(f"{there}.parts").exists()
+
+
+DOCUMENTS = {
+    "in.tsv": [row for line in LINES for row in (f'{line}\tHunde "\t', f"17\t{line}\tthere")],
+    "in.csv": ["id,de,en\r", *(f'5, "{line}\nHunde","x, ""y"""\r' for line in LINES), "Hund,17\r", "5"],
+    "in.json": [json.dumps({"of": LINES, "more": ["17", "Hunde"]})],
+    "in.txt": [row for line in LINES for row in (line, "", "Hunde")],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("in.tsv", ["--columns", "1,3", "--sample", "--seed", "5"]),
+        ("in.csv", ["--columns", "de,en", "--retranslate", "--terms", "TERMS"]),
+        ("in.json", ["--format", "jsonl", "--quality"]),
+        ("in.txt", ["--paragraphs"]),
+    ],
+)
+@pytest.mark.usefixtures("without_ray")
+def test_documents_are_those_of_one_process(
+    run_command, make_model_dir, write_lines, tmp_path, monkeypatch, name, options
+):
+    given, model = write_lines(name, *DOCUMENTS[name]), make_model_dir()
+    terms = write_lines("terms.tsv", "Hund\tdog", "Hunde\tdogs")
+    options = [str(terms) if option == "TERMS" else option for option in options]
+    here, there = tmp_path / f"here.{name}", tmp_path / f"there.{name}"
+    alone = run_command(translate, model, given, *options, "-o", here)
+    monkeypatch.setattr(documents, "CHUNK_LINES", 0)  # nothing is translated in this process
+    result = run_command(translate, model, given, *options, "-o", there, "--ray", "auto")
+    assert there.read_bytes() == here.read_bytes() != given.read_bytes()
+    own = [line for line in result.stderr.splitlines() if " a second on 2 CPUs" not in line]
+    assert own == alone.stderr.splitlines()
+    assert not Path(f"{there}.parts").exists()
+
+
+@pytest.mark.usefixtures("without_ray")
+def test_documents_without_words_need_no_worker(run_command, make_model_dir, write_lines, tmp_path):
+    given, there = write_lines("in.tsv", "17\t", "\t5"), tmp_path / "there.tsv"
+    run_command(translate, make_model_dir(), given, "--columns", "1,2", "-o", there, "--ray", "auto")
+    assert there.read_bytes() == given.read_bytes()
 
 
 @pytest.fixture
@@ -467,7 +508,6 @@ def test_a_worker_without_the_model_is_one_line(run_command, make_model_dir, wri
         (["-o", "out.txt", "--report", "a.html"], "--ray cannot be used with --report"),
         (["-o", "out.txt", "--workers", "2"], "--ray cannot be used with --workers"),
         (["-o", "out.txt", "--threads", "1"], "--ray cannot be used with --threads"),
-        (["-o", "out.txt", "--paragraphs"], "--ray cannot be used with a document"),
         (["-o", "out.txt", "SECOND"], "--ray cannot be used with more than one FILE"),
     ],
 )
