@@ -137,9 +137,4 @@ def _make_on_ray(
             parts.add(shard := parts.shards[number], part)
             advance(shard.num_lines)
         seconds = time.monotonic() - start
-    hours = seconds * actors.number / lines * 1e6 / 3600
-    cost = "" if price is None else f", price {hours * price:,.2f}"
-    notice(
-        f"{lines:,} lines in {seconds:,.0f} s: {lines / seconds:,.1f} a second on {actors}; a million take "
-        f"{hours:,.2f} {actors.device} hours{cost}"
-    )
+    notice(actors.speed("lines", lines, seconds, price))

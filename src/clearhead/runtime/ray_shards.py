@@ -60,12 +60,20 @@ class Actors(NamedTuple):
         """The same as PyTorch names it: `cpu` or `cuda`."""
         return "cuda" if self.gpus else "cpu"
 
-    def speed(self, what: str, count: int, seconds: float) -> str:
-        """Return in words how fast they have worked, and what a million of such items cost."""
+    def speed(self, what: str, count: int, seconds: float, price: float | None = None) -> str:
+        """Return in words how fast they have worked, and what a million of such items cost.
+
+        Args:
+            what: Name of the items.
+            count: Number of items.
+            seconds: Time it took.
+            price: Price of one of them an hour, if it is known.
+        """
         hours = seconds * self.number / count * 1e6 / 3600
+        cost = "" if price is None else f", price {hours * price:,.2f}"
         return (
             f"{count:,} {what} in {seconds:,.0f} s: {count / seconds:,.1f} a second on {self}; a million take "
-            f"{hours:,.2f} {self.device} hours"
+            f"{hours:,.2f} {self.device} hours{cost}"
         )
 
 
