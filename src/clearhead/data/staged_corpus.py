@@ -24,7 +24,7 @@ from clearhead.data.inputs import Inputs
 from clearhead.errors import ConfigError, DataError
 from clearhead.files import display_name
 from clearhead.formats import SentencePair
-from clearhead.runtime.shards import run_shards
+from clearhead.runtime.shards import FEWER_PROCESSES, run_shards
 from clearhead.text.languages import split_tag
 
 _FIELDS = ("source", "target", "origin", "language", "text_at", "defect", "skipped")
@@ -37,9 +37,6 @@ PAIRS_SHARED_FROM = 150_000
 """Pairs that are read before other processes start to share the work on them."""
 _MOST_BESIDE_READING = 2
 """Processes that work beside the one that reads: each takes about as long for a piece as it."""
-
-FEWER_PROCESSES = "try fewer (--threads 1)"
-"""Advice if the memory is full."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import Any
 
 from clearhead.config import Config
 from clearhead.data.doctor.wrong_pairs import MOST_PAIRS, count_wrong, refuse_wrong
-from clearhead.data.staged_corpus import FEWER_PROCESSES, Progress, StagedPairs, with_progress
+from clearhead.data.staged_corpus import Progress, StagedPairs, with_progress
 from clearhead.errors import ConfigError, DataError
-from clearhead.runtime.shards import run_shards
+from clearhead.runtime.shards import FEWER_PROCESSES, run_shards
 from clearhead.text.placeholder_masking import protect_pair, without_signs
 from clearhead.tokenizers import Tokenizer, Vocabulary
 

@@ -22,13 +22,14 @@ from clearhead.data.augment import KINDS, altered
 from clearhead.data.clean import CleaningReport
 from clearhead.data.hold_out import side_keys
 from clearhead.data.inputs import source_language
-from clearhead.data.staged_corpus import FEWER_PROCESSES, PROGRESS_EVERY, Piece, Progress, StagedCorpus
+from clearhead.data.staged_corpus import PROGRESS_EVERY, Piece, Progress, StagedCorpus
 from clearhead.data.store import EpochWeights, StorePart, StoreWriter
 from clearhead.errors import DataError
 from clearhead.files import file_sha256, json_sha256, new_file
 from clearhead.files.finished_steps import FinishedSteps
 from clearhead.formats import SentencePair
 from clearhead.runtime.ray_shards import Actors, run_here_or_on_ray
+from clearhead.runtime.shards import FEWER_PROCESSES
 from clearhead.text.line_statistics import LineCounter
 from clearhead.text.placeholder_masking import Protected, protected_pair
 from clearhead.text.word_links import Link, link_tokens, words_of

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Shard = TypeVar("Shard")
 Result = TypeVar("Result")
 
+FEWER_PROCESSES = "try fewer (--threads 1)"
+"""Advice if a process was ended, for work whose number of processes is that of threads."""
+
 IN_FLIGHT = 2
 """Shards given out at a time for each worker, so that none waits for its next one."""
 

@@ -42,12 +42,13 @@ def test_stats_counts_rows_and_measures_both_sides(run_command, tsv):
 def test_check_and_clean_use_as_many_processes_as_threads(run_command, monkeypatch, tsv, tmp_path):
     numbers, run = [], shards.run_shards
 
-    def noted(make_worker, batches, *, workers):
+    def noted(make_worker, batches, *, workers, **more):
         numbers.append(workers)
         return run(make_worker, batches)
 
     monkeypatch.setattr(examination, "run_shards", noted)
     monkeypatch.setattr(examination, "ALONE_BATCHES", 0)
+    monkeypatch.setattr("clearhead.data.doctor.code_points.BATCH_PAIRS", 150)
     monkeypatch.setattr("clearhead.runtime.threads.num_threads", lambda: 7)
     assert "200 rows read" in run_command(check, tsv).stdout
     run_command(clean, tsv, "-o", tmp_path / "clean.tsv", "--rejected", tmp_path / "rejected.tsv")

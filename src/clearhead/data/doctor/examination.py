@@ -26,7 +26,7 @@ from clearhead.data.doctor.meaning import Meaning
 from clearhead.data.doctor.misalignment import ShiftedRows, ShiftSearch, ShiftWeights
 from clearhead.data.first_seen import FirstRows, digests_of, mixed
 from clearhead.formats import SKIPS, SentencePair
-from clearhead.runtime.shards import run_shards
+from clearhead.runtime.shards import FEWER_PROCESSES, run_shards
 from clearhead.text.line_statistics import quantile
 
 _MOST_BARS = 12
@@ -322,7 +322,7 @@ def _examined(
         processes: Number of processes at most.
     """
     batches = chain(_handed_over(head), rest)
-    num_alone = None if processes == 1 else 0 if most_compared else ALONE_BATCHES
+    num_alone = None if processes == 1 or len(head) == 1 else 0 if most_compared else ALONE_BATCHES
     for batch in islice(batches, num_alone):
         yield batch, make_examiner().examined(batch.texts, batch.first < most_compared)
     if (following := next(batches, None)) is None:
@@ -334,7 +334,7 @@ def _examined(
             waiting.append(batch)
             yield batch.sides, batch.first < most_compared
 
-    with closing(run_shards(make_examiner, shards(), workers=processes)) as results:
+    with closing(run_shards(make_examiner, shards(), workers=processes, advice=FEWER_PROCESSES)) as results:
         for own in results:
             yield waiting.popleft(), own
 

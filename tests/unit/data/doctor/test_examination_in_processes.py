@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import replace
 
 import pytest
 from corpus_text import pairs_of, texts
 
 from clearhead.data.doctor import KINDS, code_points, examination, examine
+from clearhead.data.doctor.batch_examination import BatchExaminer
 from clearhead.data.doctor.cleaning import DROPPABLE, FIXABLE, Cleaning
 from clearhead.data.doctor.row_list import FindingList
-from clearhead.errors import DataError
+from clearhead.errors import ClearheadError, DataError
 from clearhead.formats import SentencePair
 from clearhead.runtime import shards
 
@@ -38,6 +41,13 @@ FAULTS = [
 ]
 
 
+class Killed(BatchExaminer):
+    """Examines batches in this process, and ends another one."""
+
+    def __call__(self, shard):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def corpus() -> list[SentencePair]:
     """Return rows with every finding: faults between clean pairs, a shifted block, and rows that are no pairs."""
     rows = [texts(number) for number in range(2_300)]
@@ -60,9 +70,9 @@ def small_batches(monkeypatch):
     monkeypatch.setattr(examination, "ALONE_BATCHES", 4)
     numbers, run = [], shards.run_shards
 
-    def noted(make_worker, batches, *, workers):
+    def noted(make_worker, batches, *, workers, **more):
         numbers.append(workers)
-        return run(make_worker, batches, workers=workers)
+        return run(make_worker, batches, workers=workers, **more)
 
     monkeypatch.setattr(examination, "run_shards", noted)
     return numbers
@@ -109,6 +119,12 @@ def test_an_error_of_reading_is_raised_with_any_number_of_processes(small_batche
         with pytest.raises(DataError, match="it ended"):
             examine(rows(), processes=processes)
     assert small_batches == [2]
+
+
+def test_a_killed_process_is_one_line_with_its_option(small_batches, monkeypatch):
+    monkeypatch.setattr(examination, "BatchExaminer", Killed)
+    with pytest.raises(ClearheadError, match=r"one of 2 worker processes was ended.* try fewer \(--threads 1\)$"):
+        examine(corpus(), processes=2)
 
 
 def test_a_small_corpus_starts_no_process(monkeypatch):

@@ -88,6 +88,11 @@ def test_only_the_first_pairs_are_compared_unless_it_is_asked_for(monkeypatch, p
     assert (result.to_dict(), result.shifted) == (alone.to_dict(), alone.shifted)
 
 
+def test_meanings_of_a_single_batch_start_no_process(monkeypatch):
+    monkeypatch.setattr("clearhead.runtime.shards.ProcessPoolExecutor", None)
+    assert found([*RIGHT, *WRONG], with_meaning=True, processes=2).count > 0
+
+
 def test_report_says_that_shifted_rows_need_the_encoder(monkeypatch):
     monkeypatch.setattr("clearhead.data.doctor.meaning._encoder", lambda: None)
     result = examine(pairs_of(RIGHT), with_meaning=None)
