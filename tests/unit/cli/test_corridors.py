@@ -61,7 +61,7 @@ def watched(command: str, *names: str) -> Iterator[Calls]:
         sys.setprofile(before)
 
 
-def test_from_train_to_equation_1_there_are_twelve_calls(tmp_path, monkeypatch):
+def test_from_train_to_equation_1_there_are_thirteen_calls(tmp_path, monkeypatch):
     configs, init = [], Config.__init__
     monkeypatch.setattr(Config, "__init__", lambda self, **values: configs.append(self) or init(self, **values))
     numbers = "".join(f"number {number} it is\tthe {number:,}th\n" for number in range(1_000, 1_060))
@@ -84,8 +84,15 @@ def test_from_train_to_equation_1_there_are_twelve_calls(tmp_path, monkeypatch):
     trained = [way for way in calls.ways if "Loop.train" in way and "AttentionLog.add" not in way]
     assert trained
     for way in trained:
-        assert len(way) <= 12, way
-        assert way[:5] == ("train", "train_from_values", "Loop.train", "Steps.make", "Stepper.step")
+        assert len(way) <= 13, way
+        assert way[:6] == (
+            "train",
+            "train_from_values",
+            "Loop.train",
+            "Steps.make",
+            "Stepper.step",
+            "Stepper._add_gradient",
+        )
     once = ("gather", "make_plan", "prepare", "open_inputs", "BatchOrder.__init__", "validate")
     assert [name for name in once if calls.counts[name] != 1] == []
     assert len(configs) == 2  # before the data is read, and with the plan
