@@ -574,7 +574,7 @@ def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch, capsys):
         return prepare(*arguments, **named)
 
     monkeypatch.setattr("clearhead.training.preparation.prepare", slowly)
-    values = settings(train={"max_minutes": 0.25, "schedule": "linear"})
+    values = settings(train={"max_minutes": 0.5, "schedule": "linear"})
     del values["train"]["max_steps"]
     result = train_from_values(values)
     assert result.ended_by == "max_minutes"
@@ -585,7 +585,7 @@ def test_a_run_of_minutes_ends_with_a_model(settings, monkeypatch, capsys):
     assert abs(int(said) - result.step) < 0.25 * result.step
     last = read_metrics(result.run / "metrics.jsonl")[-1]
     assert last["step"] == result.step
-    assert 15.0 <= last["elapsed"] < 17.0  # a step looks at the clock a few times
+    assert 30.0 <= last["elapsed"] < 32.0  # a step looks at the clock a few times
     assert Translator.load(result.run).translate(["eins zwei"])[0].tokens
     assert train_from_values(values).was_finished
 
