@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import weakref
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -83,6 +85,7 @@ class StepSimulation:
                 if weight.requires_grad:
                     weight.register_post_accumulate_grad_hook(self._assign_gradient)
         self.memory(1, 2, 2)  # the first step makes the optimizer's state
+        self._trained = list(optimizer.state)
         for state in optimizer.state.values():
             for tensor in state.values():
                 self._counted.assign(tensor, "optimizer")
@@ -105,8 +108,12 @@ class StepSimulation:
         with self._fake, counted, saved_tensors_hooks(counted.assign_activation, lambda saved: saved):
             source, target = (torch.ones(pairs, length, dtype=torch.long) for length in (source_length, target_length))
             batch = Batch(source, target, target, pairs * target_length, tuple(range(pairs)), (0,) * pairs)
+            if parts > 1:  # each part after the first finds the gradients of those before it, as large as the weights
+                for weight in self._trained:
+                    weight.grad = torch.zeros_like(weight)
+                    self._assign_gradient(weight)
             counted.peak, counted.most = Counter(), counted.live.copy()
-            self._stepper.step([batch] * min(parts, 2), number=1, rate=0.0)
+            self._stepper.step([batch], number=1, rate=0.0)
         return StepMemory(*({part: of[part] for part in PARTS} for of in (counted.peak, counted.most)))
 
     def most_pairs(self, limit: float, source_length: int, target_length: int) -> int:
@@ -231,24 +238,30 @@ def within_budget(config: Config, order: BatchOrder, device: torch.device, num_w
     train = config.train
     if (budget := train.max_memory) is None or device.type != "cpu":
         return config
-    simulation, tokens = StepSimulation(config), train.micro_batch_tokens
+    simulation, sharing = StepSimulation(config), num_workers if train.shard else 1
     before = process_memory() + _LIBRARIES
-    sharing = num_workers if train.shard else 1
-    while True:
-        size, source, target = worst_part(order, tokens)
-        memory = simulation.memory(size, source, target, parts=2 if train.batch_tokens > tokens else 1)
+
+    @cache
+    def needed(tokens: int) -> float:
+        memory = simulation.memory(*worst_part(order, tokens), parts=2 if train.batch_tokens > tokens else 1)
         tensors = memory.peak - memory.lasting * (sharing - 1) // sharing
-        needed = before + _KEPT * tensors + _COPIES * memory.most["weights"]
-        if needed <= budget:
-            return changed(config, {"train.micro_batch_tokens": tokens})
-        if size == 1:
-            raise ConfigError(
-                f"train.max_memory ({in_words(budget)}) is too little: even with one pair at a time, of {source} and "
-                f"{target} tokens, training takes about {in_words(needed)}; train.max_memory = "
-                f"'{math.ceil(needed / 1e7) * 10 + 20}MB' would do, or a smaller preset or model, or a lower "
-                f"data.max_length"
-            )
-        tokens = max(1, min(tokens, train.batch_tokens) // 2)
+        return before + _KEPT * tensors + _COPIES * memory.most["weights"]
+
+    halvings = [train.micro_batch_tokens]
+    while halvings[-1] > 1:
+        halvings.append(max(1, min(halvings[-1], train.batch_tokens) // 2))
+    if needed(halvings[0]) <= budget:
+        return config
+    if (least := needed(1)) > budget:
+        _, source, target = worst_part(order, 1)
+        raise ConfigError(
+            f"train.max_memory ({in_words(budget)}) is too little: even with one pair at a time, of {source} and "
+            f"{target} tokens, training takes about {in_words(least)}; train.max_memory = "
+            f"'{math.ceil(least / 1e7) * 10 + 20}MB' would do, or a smaller preset or model, or a lower "
+            f"data.max_length"
+        )
+    fitting = bisect_left(halvings, True, lo=1, key=lambda tokens: needed(tokens) <= budget)
+    return changed(config, {"train.micro_batch_tokens": halvings[fitting]})
 
 
 def worst_part(order: BatchOrder, most_tokens: int) -> tuple[int, int, int]:

@@ -83,12 +83,16 @@ def test_weights_gradients_and_moments_have_their_sizes(optimizer, moments):
     assert max(counted.most.values()) < counted.peak < sum(counted.most.values())
 
 
-def test_from_the_second_part_on_gradients_are_there_too():
-    simulation = StepSimulation(config())
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
+def test_from_the_second_part_on_gradients_are_there_too(options, monkeypatch):
+    simulation = StepSimulation(config(**options))
     one, two, three = (simulation.memory(PAIRS, SOURCE, TARGET, parts=parts) for parts in (1, 2, 3))
     assert two.peak > one.peak
     assert two.at_peak["gradients"] > one.at_peak["gradients"]
     assert three == two
+    step = simulation._stepper.step
+    monkeypatch.setattr(simulation._stepper, "step", lambda parts, **values: step([*parts, *parts], **values))
+    assert simulation.memory(PAIRS, SOURCE, TARGET).peak == two.peak
 
 
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
