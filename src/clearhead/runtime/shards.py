@@ -15,7 +15,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from itertools import islice
-from multiprocessing import Pipe, get_context
+from multiprocessing import Pipe, get_context, parent_process
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clearhead.errors import ClearheadError
@@ -29,7 +29,7 @@ Shard = TypeVar("Shard")
 Result = TypeVar("Result")
 
 FEWER_PROCESSES = "try fewer (--threads 1)"
-"""Advice if a process was ended, for work whose number of processes is that of threads."""
+"""Advice if a process was ended, for work with as many processes as threads."""
 
 IN_FLIGHT = 2
 """Shards given out at a time for each worker, so that none waits for its next one."""
@@ -88,7 +88,7 @@ def run_shards(
             f"one of {workers} worker processes was ended, perhaps because the memory was full; {advice}"
         ) from None
     finally:
-        ours.close()  # ends the processes
+        ours.close()  # ends the processes; one that is sending a result sends all of it first
         executor.shutdown(cancel_futures=True)
         theirs.close()
 
@@ -108,31 +108,46 @@ def _without_interrupts() -> Iterator[None]:
 
 _make: Callable[[], Callable[[Any], Any]] | None = None
 _function: Callable[[Any], Any] | None = None
+_outside_work = threading.Lock()
+"""Held except during `_work`. A process that ended while it sends a result would leave a half, on whose rest the process
+that reads it waits forever."""
 
 
 def _begin(
     make_worker: Callable[[], Callable[[Any], Any]], parent: Connection, threads: int | None, has_begun: Event
 ) -> None:
-    """Prepare a worker process, which ends as soon as the other end of `parent` is closed."""
+    """Prepare a worker process, whose work ends as soon as the other end of `parent` is closed."""
     global _make
     # The function is made with the first shard: an error of an initializer would be lost.
     _make = make_worker
     has_begun.set()
+    _outside_work.acquire()
     if threads is not None:
         set_num_threads(threads)
         os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizers library
 
-    def end() -> None:
+    def end_work() -> None:
         with suppress(OSError):
             parent.poll(None)
+        with _outside_work:
+            os._exit(1)
+
+    def end_with_parent() -> None:
+        if process := parent_process():
+            process.join()
         os._exit(1)
 
-    threading.Thread(target=end, daemon=True).start()
+    for end in (end_work, end_with_parent):
+        threading.Thread(target=end, daemon=True).start()
 
 
 def _work(shard: Any) -> Any:
     global _function
-    if _function is None:
-        assert _make is not None, "the process was prepared"
-        _function = _make()
-    return _function(shard)
+    _outside_work.release()
+    try:
+        if _function is None:
+            assert _make is not None, "the process was prepared"
+            _function = _make()
+        return _function(shard)
+    finally:
+        _outside_work.acquire()

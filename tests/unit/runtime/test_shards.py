@@ -150,6 +150,34 @@ def test_processes_end_with_the_iteration(tmp_path):
     assert gone(tmp_path)
 
 
+def large(shard: int) -> bytes:
+    return bytes(50_000_000)
+
+
+def make_large() -> Callable[[int], bytes]:
+    return large
+
+
+ENDED_WHILE_SENDING = """
+from test_shards import make_large
+from clearhead.runtime.shards import run_shards
+
+if __name__ == "__main__":
+    results = run_shards(make_large, range(9), workers=2)
+    next(results)
+    results.close()
+    print("ended")
+"""
+
+
+def test_the_iteration_ends_while_a_process_sends_a_result(tmp_path):
+    (program := tmp_path / "program.py").write_text(ENDED_WHILE_SENDING)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
+    # Without an end within minutes it hangs.
+    ran = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=200)
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("ended\n", "", 0)
+
+
 JOB = """
 import sys
 from functools import partial
