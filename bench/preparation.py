@@ -82,14 +82,20 @@ def measure(made: list[str], directory: str, processes: int, threads: int | None
     return Measured(kept, ends[-1] - started, stages, megabytes, *used, report["checksums"])
 
 
-def main() -> None:
-    """Print a line for each preparation, and the fastest by number of processes."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the text and the numbers of processes that a benchmark of preparation takes."""
+    parser = argparse.ArgumentParser(description=(description or "").partition("\n\n")[0])
     parser.add_argument("--source", required=True)
     parser.add_argument("--target", required=True)
     parser.add_argument("--pairs", type=int, default=300_000)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=2)
+    return parser
+
+
+def main() -> None:
+    """Print a line for each preparation, and the fastest by number of processes."""
+    parser = parser_of(__doc__)
     parser.add_argument("--threads", choices=("one", "all"), default="one", help="threads of a process")
     parser.add_argument(
         "--joined", type=int, nargs="+", default=[1, 1, 1, 2, 2, 3], help="numbers to draw from, of pairs joined to one"

@@ -4,13 +4,12 @@
 
 Both read two files of lines, drop pairs with an empty or too long side and all but the first of equal pairs, tokenize
 both sides with the same `tokenizer.json`, and write Arrow files. clearhead also looks for wrong pairs and for sides
-that are in the validation text, masks placeholders, and counts statistics of the lines. The text is that of
-`preparation.py`; each process has one thread. Needs `pip install datasets`.
+that are in the validation text, masks placeholders, and counts statistics of the lines. The text is
+made as in `preparation.py`; each process has one thread. Needs `pip install datasets`.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import resource
@@ -29,7 +28,7 @@ from clearhead.data.prepare import prepare
 from clearhead.files import read_lines
 from clearhead.runtime.threads import set_num_threads
 from clearhead.tokenizers import Tokenizer, load_vocabulary
-from preparation import write_recombined
+from preparation import parser_of, write_recombined
 
 SETTINGS = Config.from_dict({"data": {"max_ratio": 1_000.0, "augment": False}}).data
 
@@ -111,13 +110,7 @@ def measure(way: str, made: list[str], directory: str, processes: int) -> tuple[
 
 def main() -> None:
     """Print a line for each preparation, and the fastest by way and number of processes."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--source", required=True)
-    parser.add_argument("--target", required=True)
-    parser.add_argument("--pairs", type=int, default=300_000)
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=2)
-    given = parser.parse_args()
+    given = parser_of(__doc__).parse_args()
     fastest: dict[tuple[str, int], float] = {}
     with TemporaryDirectory() as name:
         directory = Path(name)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from benchmarks import run_benchmark
-
-pytest.importorskip("datasets")
 
 
 def test_both_ways_keep_the_same_pairs(tmp_path):
