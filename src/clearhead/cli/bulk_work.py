@@ -29,8 +29,8 @@ Ray = Annotated[
     typer.Option(
         "--ray",
         metavar="ADDRESS",
-        help="Divide the work among all machines of a Ray cluster (docs/scaling.md): its HOST:PORT, or auto for that "
-        "of this machine, which is started if there is none. Finished parts are kept beside the output: after "
+        help="Divide the work among all machines of a Ray cluster (docs/scaling.md): its HOST:PORT, or auto for the "
+        "cluster of this machine, which is started if there is none. Finished parts are kept beside the output: after "
         "an interruption the same command continues.",
         show_default="this process",
     ),

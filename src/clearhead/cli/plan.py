@@ -174,7 +174,7 @@ def _page(costs: Costs, gpus: int) -> Html:
         charts=joined(
             [
                 bar_chart("Memory of a step, MB", "part", parts),
-                line_chart("Simulated speed, as times that of one GPU", speeds, below="GPUs", is_doubling=True),
+                line_chart("Simulated speed, in multiples of one GPU", speeds, below="GPUs", is_doubling=True),
             ]
         ),
         curves=joined(

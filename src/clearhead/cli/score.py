@@ -133,7 +133,7 @@ def _write(
     path: str | None,
     since: tuple[int, int, int] | None,
 ) -> None:
-    """Write scores as lines, or as a column of rows: those of the file of pairs if it has the format of the output.
+    """Write scores as lines, or as a column: beside the rows of the file of pairs if it has the format of the output.
 
     Args:
         output: File to write.

@@ -162,7 +162,7 @@ def _write(
 
 
 def _reader(path: str, column: str | None) -> Callable[[], Iterator[str]]:
-    """Return a function that reads the lines of a file of text, or those in a column of a table.
+    """Return a function that reads lines: of a file of text, or of a column of a table.
 
     Raises:
         ConfigError: If there is no such column, or it holds no text; or a column of text is asked for.

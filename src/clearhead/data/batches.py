@@ -177,8 +177,7 @@ class BatchOrder:
     def _longest_sources(self, part: int, rows: NDArray[np.int64]) -> NDArray[np.integer]:
         """Return the longest source that any epoch has in the place of each row of the longest targets.
 
-        By their keys, the pair in a place is between the one in epoch 0, the first of those that take turns, and the
-        last of them, in `rows`.
+        The key of the pair in a place lies between two keys: of the pair there in epoch 0, and of the one in `rows`.
         """
         first, pairs = self._rows_of(part, epoch=0), self._pairs_of(part)
         keys = self._keys(np.concatenate([first, rows, pairs]))

@@ -36,7 +36,7 @@ PIECE_ROWS = 8_192
 PAIRS_SHARED_FROM = 150_000
 """Pairs that are read before other processes start to share the work on them."""
 _MOST_BESIDE_READING = 2
-"""Processes that work beside the one that reads: each takes about as long for a piece as it."""
+"""Most processes that compute digests while this process reads; each needs about as long for a piece as reading."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class StagedPairs:
             first += piece.rows
 
     def sample(self, most: int) -> Iterator[SentencePair]:
-        """Return all pairs, in order; of a text of more than `most`, those of every second piece, or every third."""
+        """Return all pairs, in order; of a text of more than `most` pairs, every second piece alone, or every third."""
         return itertools.chain.from_iterable(self.pieces[:: max(1, -(-self.report.kept // most))])
 
 

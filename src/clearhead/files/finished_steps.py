@@ -36,7 +36,7 @@ class FinishedSteps:
     @classmethod
     @contextmanager
     def of(cls, directory: Path, origin: Mapping[str, Any], say: Callable[[str], None]) -> Iterator[FinishedSteps]:
-        """Open the steps that earlier work of the same origin has finished; those of another origin are removed.
+        """Open the steps that earlier work of the same origin has finished; steps of another origin are removed.
 
         Only one process at a time may do so. The directory is removed when the block ends without an error, or with one
         unless `are_kept`.

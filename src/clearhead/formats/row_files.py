@@ -178,7 +178,7 @@ class TranslatedRows(NamedTuple):
 
         Args:
             path: The file.
-            columns: The column to translate, and the name of the one to add; both may be left out.
+            columns: The column to translate, and the name of the new column; both may be left out.
             output: File to write.
 
         Raises:
@@ -189,7 +189,7 @@ class TranslatedRows(NamedTuple):
         source, added = columns[0] if columns else None, columns[1] if len(columns) > 1 else ADDED
         if len(columns) > 2 or not isinstance(added, str) or not added:
             named = ",".join(map(str, columns))
-            raise ConfigError(f"--columns {named}: give the column to translate, and a name for the one to add")
+            raise ConfigError(f"--columns {named}: give the column to translate, and a name for the new column")
         require_new_column(path, output, added, "--columns COLUMN,NAME")
         rows = cls(path, source, added, file_version(path))
         rows.lines()  # what it cannot read is refused before anything is translated

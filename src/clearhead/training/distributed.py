@@ -429,7 +429,7 @@ def own_rows(tensor: Tensor | None) -> range | None:
 def with_own_rows(rows: Tensor, other: Tensor | None) -> Tensor:
     """Return a tensor that is sharded as `other` is and of which this worker holds these rows.
 
-    Rows that do not fit, and those of a tensor that is not sharded, are returned as they are.
+    Rows that do not fit are returned as they are, and so are the rows of a tensor that is not sharded.
     """
     if not isinstance(other, DTensor) or rows.shape != other.to_local().shape:
         return rows

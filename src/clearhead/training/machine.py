@@ -25,7 +25,7 @@ class Machine(Settings):
     bandwidth: Size
     """Bandwidth of this memory, in bytes per second."""
     interconnect: Size = INTERCONNECT
-    """Bytes per second that each device can send to the others, by default those of a network of 100 Gbit/s."""
+    """Bytes per second that each device can send to the others, by default the speed of a network of 100 Gbit/s."""
     utilisation: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
     """Share of `flops` that a step reaches; the paper's base model has 0.1 on an H100 (docs/scaling.md)."""
     price: Annotated[float, Field(ge=0.0, le=1e9)] | None = None

@@ -125,7 +125,7 @@ def _prepared_before(
 
 @contextmanager
 def _saying_what_is_kept(run: Path, display: Display) -> Iterator[None]:
-    """Say which finished parts are kept if the block is ended; those of a run that is started over are not."""
+    """Say which finished parts are kept if the block is ended. A run that is started over keeps none."""
     try:
         yield
     except BaseException:

@@ -1,6 +1,6 @@
-"""Sharded checkpoints: every worker writes the rows of the tensors that it holds, and reads those that it will hold.
+"""Sharded checkpoints: each worker writes and reads its own rows of the tensors.
 
-Any number of workers reads them, whatever number wrote them.
+The number of workers may differ between writing and reading.
 
 Beside `state.json` and `manifest.json`, the directory of such a checkpoint has, for two workers:
 

@@ -103,7 +103,7 @@ class JointOutOfMemoryError(torch.OutOfMemoryError):
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and those that led to it."""
+    """Yield an error, its cause, the cause of the cause, and so on."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

@@ -114,7 +114,7 @@ def translate_document(
         reuse_from: Minimum similarity of a match that is repaired and reused, as for `Translator.translate`.
         journal: Finished translations are read from it and appended to it; opened with `origin_of` the same
             translator and settings.
-        finished: Translations by their source, made in the same way, in place of those of a journal.
+        finished: Translations by their source, made by the same translator and settings; replaces the journal.
         chunk_lines: Lines translated between two journal entries.
         on_progress: Called with the number of lines finished, of those that `lines_to_translate` returns.
         plain: Search and score by the readable code alone.

@@ -115,7 +115,7 @@ class BatchExaminer:
     has_keys: bool
     """Whether to return keys for the search for pairs of other splits."""
     has_all_details: bool
-    """Whether to describe every defect, not only as many as are shown as examples."""
+    """Whether to describe every defect, not the examples alone."""
 
     def __call__(self, shard: tuple[Sides, bool]) -> ExaminedBatch:
         """Examine sources and targets; the flag says whether their meanings are compared."""

@@ -254,7 +254,7 @@ class ShiftSearch:
     """Streaming search for misaligned rows, batch by batch.
 
     Args:
-        weights: The weights of the evidence; with that of meanings if the rows have them.
+        weights: The weights of the evidence, with the weight of meanings if the rows have meanings.
         first: Number of pairs before those that are added.
     """
 

@@ -80,7 +80,7 @@ def add_column(path: str, output: str | None, name: str, values: Iterator[Any]) 
         path: The file.
         output: File to write, as for `open_output`.
         name: The key.
-        values: Its values, one for each line; that of a blank line is left out.
+        values: Its values, one for each line; no value is written for a blank line.
 
     Raises:
         DataError: If a line has the key already, there are not as many lines as values, or a file cannot be read or
@@ -134,7 +134,7 @@ def _chosen(path: str, rows: list[dict[str, Any]], wanted: Wanted) -> tuple[str,
 
 
 def _columns(rows: list[dict[str, Any]]) -> tuple[list[str], frozenset[int], list[list[str]]]:
-    """Return the keys of rows, the numbers of those that hold no text, and the texts of each row."""
+    """Return all keys of the rows, the places of keys without text values, and the texts of each row by key."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     kinds = [{type(row[name]) for row in rows if row.get(name) is not None} for name in names]
     others = frozenset(place for place, kind in enumerate(kinds) if kind and str not in kind)
