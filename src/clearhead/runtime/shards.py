@@ -109,8 +109,8 @@ def _without_interrupts() -> Iterator[None]:
 _make: Callable[[], Callable[[Any], Any]] | None = None
 _function: Callable[[Any], Any] | None = None
 _outside_work = threading.Lock()
-"""Held except during `_work`. A process that ended while it sends a result would leave a half, on whose rest the process
-that reads it waits forever."""
+"""Held except during `_work`: a process that ends while it sends a result leaves half of it, and the process that reads
+it waits for the rest forever."""
 
 
 def _begin(
